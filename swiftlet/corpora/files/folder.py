@@ -150,7 +150,9 @@ def _parts(
         yield text_part(path, content, note)
         return
     with extra("files"):
-        for part in _READERS[suffix][0](path, content):
+        read = _READERS[suffix][0]
+        parts = web_parts(path, content, note) if read is web_parts else read(path, content)
+        for part in parts:
             found |= isinstance(part, Part)
             if found:
                 yield part

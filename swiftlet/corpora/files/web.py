@@ -1,15 +1,40 @@
 """HTML pages as Markdown: the main text, without navigation and footers."""
 
+import codecs
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import deepcopy
+from html import escape
 from pathlib import Path
 from typing import Any
 
+from swiftlet.corpora.encodings import UTF_8, encoding_of, name_of
 from swiftlet.corpora.files.text import Part, markdown_part
+from swiftlet.corpora.lines import read_errors
+from swiftlet.errors import CollectionError
 
 _HEAD_BYTES = 10_000
+_DEEPEST = 200
+# Encodings are declared by the names of smaller ones.
+_AS_BROWSERS = {
+    "ascii": "cp1252", "iso8859-1": "cp1252", "iso8859-9": "cp1254", "shift_jis": "cp932",
+    "euc_kr": "cp949", "gb2312": "gb18030", "gbk": "gb18030",
+}  # fmt: skip
+_CHARSET = re.compile(
+    rb"<(?:meta[^<>]*?charset|\?xml[^<>]*?encoding)\s*=[\s\"']*([\w.:-]+)", re.IGNORECASE
+)
+# Characters that XML has not, as such and as references.
+_NO_XML = re.compile(
+    r"""
+    [\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]
+    | &\# 0* (?: [0-8] | 1[124-9] | 2\d | 3[01] | 6553[45] ) (?!\d) ;?
+    | &\# x 0* (?: [0-8bcef] | 1[\da-f] | fff[ef] ) (?![\da-f]) ;?
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_CLOSED_AT_ONCE = re.compile(r"<html\b[^<>]*/>", re.IGNORECASE)
+_CDATA = re.compile(r"<!\[CDATA\[(.*?)(?:\]\]>|\Z)", re.DOTALL)
 _LEVELS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _LEFT_OUT = frozenset({
     "head", "nav", "header", "footer", "aside", "script", "style", "form", "noscript", "template",
@@ -39,27 +64,84 @@ _SHORT_UNIT = re.compile(r"(?:^|\W)[^\W\d_]{1,3}$")
 _LEAST_SHARE = 0.9
 
 
-def web_parts(path: Path, content: bytes) -> Iterator[Part]:
-    """The main text of a page as Markdown; all of it if none is found."""
+def web_parts(
+    path: Path, content: bytes, note: Callable[[str], None] = lambda _: None
+) -> Iterator[Part]:
+    """The main text of a page as Markdown; all of it if none is found.
+
+    :param note: Is told the encoding, if it is not UTF-8 and the page does not declare it.
+    :raises CollectionError: When it is in no encoding that is known, or nested too deeply.
+    """
+    try:
+        with read_errors(path, ValueError):  # of packages, for text that a tree cannot have
+            yield from _main_parts(path, _page(path, content, note))
+    except RecursionError as error:
+        raise CollectionError(path, "its elements are nested too deeply to be read") from error
+
+
+def _page(path: Path, content: bytes, note: Callable[[str], None]) -> str:
+    """The source of a page, without characters that no tree can have."""
+    declared = _declared(content)
+    encoding = declared or encoding_of(content)
+    try:
+        page = content.decode(encoding)
+    except UnicodeDecodeError:
+        page = content.decode(encoding, "replace")
+        note(f"{path.name} has bytes that are not valid {name_of(encoding)}")
+    if encoding not in {*UTF_8, declared}:
+        note(f"{path.name} is read as {name_of(encoding)}")
+    if path.suffix.lower() == ".xhtml":
+        page = _CDATA.sub(lambda found: escape(found[1]), page)
+    return _NO_XML.sub("", _CLOSED_AT_ONCE.sub("<html>", page, count=1))
+
+
+def _declared(content: bytes) -> str:
+    """The codec that a page says it is in; empty if it is UTF-8, has a mark or says none."""
+    found = _CHARSET.search(content[:_HEAD_BYTES])
+    try:
+        codec = codecs.lookup(found[1].decode("ascii")).name if found else "utf"
+        b"a".decode(codec)  # which refuses codecs of something else than text
+        if not content.isascii():
+            content.decode()
+            return ""
+    except UnicodeDecodeError:
+        pass
+    except LookupError:
+        return ""
+    codec = _AS_BROWSERS.get(codec, codec)
+    return "" if codec.startswith("utf") else codec
+
+
+def _tree(page: str) -> Any:
+    """The elements of a page; None if it has none.
+
+    :raises RecursionError: When it is nested so deeply that the parser would drop text.
+    """
+    from lxml import etree, html  # type: ignore[import-untyped]
+
+    parser = html.HTMLParser(
+        encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True, collect_ids=False
+    )
+    try:
+        tree = html.document_fromstring(page.encode(), parser=parser)
+    except etree.ParserError:
+        return None
+    if any(each.message.startswith("Excessive depth") for each in parser.error_log):
+        raise RecursionError
+    return tree
+
+
+def _main_parts(path: Path, page: str) -> Iterator[Part]:
     import trafilatura
 
     # Of bad pages, the package writes to the log what the missing text says, too.
     logging.getLogger("trafilatura").setLevel(logging.CRITICAL)
-    if b"<html" not in content[:_HEAD_BYTES].lower():  # the package takes whole pages only
-        content = b"<html><body>" + content + b"</body></html>"
-    tree = trafilatura.load_html(content)
+    tree = _tree(page)
     if tree is None:
         return
     _prepare(tree)
-    text = trafilatura.extract(
-        deepcopy(tree),
-        output_format="markdown",
-        include_formatting=True,
-        include_comments=False,
-        favor_recall=True,
-    )
-    text = _with_whole_fences(text or "")
-    text = without_escapes(text) if text else trafilatura.html2txt(deepcopy(tree)) or ""
+    # Of deeper elements, the package drops the text.
+    text = "" if tree.xpath(f"boolean(//*[count(ancestor::*) > {_DEEPEST}])") else _main_text(tree)
     own, in_links = _blocks(tree)
     # On some layouts, the package loses headings and code, or all that stands outside of blocks.
     has_lost = not _HEADINGS.search(text) and _HEADINGS.search(own)
@@ -72,19 +154,43 @@ def web_parts(path: Path, content: bytes) -> Iterator[Part]:
         yield markdown_part(text, (found and found.title) or path.stem)
 
 
+def _main_text(tree: Any) -> str:
+    import trafilatura
+
+    text = trafilatura.extract(
+        deepcopy(tree),
+        output_format="markdown",
+        include_formatting=True,
+        include_comments=False,
+        favor_recall=True,
+    )
+    text = _with_whole_fences(text or "")
+    return without_escapes(text) if text else trafilatura.html2txt(deepcopy(tree)) or ""
+
+
 def _prepare(tree: Any) -> None:
-    """Give what the package would lose another form: captions, pictures, small figures.
+    """Give what the package would lose another form: captions, pictures, formulas, labels.
 
     In a page that does not say where its main text is, it would lose lists and tables.
     """
     body = tree.find("body")
     if body is not None and not tree.xpath("//article|//main|//*[@role='main']"):
         article = body.makeelement("article")
-        article.text, body.text = body.text, None
+        if body.text and (len(body) == 0 or body[0].tag not in {*_WITHIN_LINES, "img", "math"}):
+            article.append(article.makeelement("p"))  # loose text would be lost
+            article[0].text = body.text
+        else:
+            article.text = body.text
+        body.text = None
         article.extend([*body])
         body.append(article)
-    forms = {"figure": "div", "figcaption": "p"}
-    for element in [*tree.iter("sub", "sup", "img", *forms)]:
+    forms = {"figure": "div", "figcaption": "p", "fieldset": "div", "legend": "p", "textarea": "p"}
+    for formula in [*tree.iter("math")]:
+        words = " ".join(
+            formula.xpath(".//text()[not(ancestor::*[starts-with(name(), 'annotation')])]")
+        )
+        formula.tag, formula[:], formula.text = "span", [], " ".join(words.split())
+    for element in [*tree.iter("sub", "sup", "img", "label", *forms)]:
         if element.tag in forms:
             element.tag = forms[element.tag]
         elif element.tag == "img":
@@ -101,7 +207,7 @@ def _show_alternative(picture: Any) -> None:
         parent = picture.getparent()
         picture.tag = "span" if parent is not None and parent.tag in _IN_LINES else "p"
         picture.attrib.clear()
-        picture.text = text
+        picture.text = f" {text} "
 
 
 def _is_apart(element: Any) -> bool:
@@ -142,7 +248,7 @@ def _without_escapes(found: re.Match[str]) -> str:
 
 def _blocks(tree: Any) -> tuple[str, int]:
     """All text of a page but its navigation, as Markdown, and how much of it is in links."""
-    from lxml import etree  # type: ignore[import-untyped]
+    from lxml import etree
 
     blocks, line = list[str](), list[str]()
     level = in_links = links = 0

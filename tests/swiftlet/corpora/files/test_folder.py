@@ -197,7 +197,7 @@ def test_stores_of_earlier_versions_have_no_headings(small_index: Path, tmp_path
         ("a.docx", b"PK\3\4nonsense", "cannot be read as a Word file: File is not a zip file"),
         ("a.docx", broken_word_file(), "cannot be read as a Word file: Couldn't find end of"),
         ("a.html", b"<html><body></body></html>", "the file has no text"),
-        ("a.html", bytes(1000), "the file has no text"),
+        ("a.html", bytes(1000), "it has NUL characters: it is no text"),
     ],
 )
 def test_a_bad_file_is_named_and_the_others_are_read(

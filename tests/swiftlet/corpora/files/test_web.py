@@ -7,6 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from swiftlet.corpora.files.web import web_parts, without_escapes
+from swiftlet.errors import CollectionError
 from tests.growth import grows_evenly
 
 WORDS = "<p>Many words say here how the thing is used that this long page is about.</p>" * 3
@@ -42,6 +43,15 @@ def text_of(body: str) -> str:
         ("<dl><dt>Term_one</dt><dd>Its sense<p>and more</p></dd></dl>", "Term_one"),
         ("<dl><dt>Term_one</dt><dd>Its sense<p>and more</p></dd></dl>", "and more"),
         ("<dl><div><dt>Grouped</dt><dd>Within a div</dd></div></dl>", "Within a div"),
+        ("<p>Logo <img alt='Acme&#1; In&#x0b;c\x01'> here.</p>", "Logo Acme Inc here."),
+        ("<p>Word<sup>&#11;1</sup></p>", "Word^1"),
+        ("<p>Tick <label>the box</label> here</p>", "Tick the box here"),
+        ("<fieldset><legend>Of fields</legend><p>Words of it</p></fieldset>", "Of fields"),
+        ("<fieldset><legend>Of fields</legend><p>Words of it</p></fieldset>", "Words of it"),
+        ("<textarea>Text that can change</textarea>", "Text that can change"),
+        ("<p>So <math><mi>E</mi><mo>=</mo><msup><mi>c</mi><mn>2</mn></msup></math> holds.</p>",
+         "So E = c 2 holds."),
+        ("<p>Press<img alt='Enter'>now</p>", "Press Enter now"),
         ("<table><caption>Of a_b</caption><tr><td>cell_1</td></tr></table>", "cell_1"),
     ],
 )  # fmt: skip
@@ -60,6 +70,69 @@ def test_code_of_several_lines_within_a_paragraph_ends() -> None:
     assert part.sections[-1].heading == "Next_part"
 
 
+FRENCH = "Le très bon café, déjà vu à la fenêtre."
+READ_AS = "page.html is read as "
+
+
+@pytest.mark.parametrize(
+    ("head", "words", "encoding", "notes"),
+    [
+        ("", FRENCH, "cp1252", [READ_AS + "Windows-1252"]),
+        ("", FRENCH, "utf-16", [READ_AS + "UTF-16"]),
+        ("", FRENCH, "utf-16-le", [READ_AS + "UTF-16-LE"]),
+        ("", FRENCH, "utf-16-be", [READ_AS + "UTF-16-BE"]),
+        ("", FRENCH, "utf-8-sig", []),
+        ("<meta charset='iso-8859-1'>", f"“{FRENCH}”", "cp1252", []),
+        ("<meta charset=iso-8859-1>", FRENCH, "utf-8", []),
+        ("<meta charset='utf-8'>", FRENCH, "cp1252", [READ_AS + "Windows-1252"]),
+        ("<meta charset=hex>", FRENCH, "cp1252", [READ_AS + "Windows-1252"]),
+        ("<meta http-equiv=a content='text/html; charset=koi8-r'>", "Привет, мир", "koi8-r", []),
+        ("<meta charset=iso-2022-jp>", "日本語の文章", "iso2022_jp", []),
+        ("<meta charset=gb2312>", "朱镕基", "gbk", []),
+        ("<?xml version='1.0' encoding='Shift_JIS'?>", "日本語の文章", "shift_jis", []),
+    ],
+)
+def test_a_page_is_decoded_as_it_declares_or_as_a_text_is(
+    head: str, words: str, encoding: str, notes: list[str]
+) -> None:
+    page, told = f"{head}<title>{words}</title><p>{words}</p>", list[str]()
+    (part,) = web_parts(Path("page.html"), page.encode(encoding), told.append)
+    assert (part.title, part.text, told) == (words, words, notes)
+
+
+def test_a_page_with_a_bad_byte_is_read_and_named() -> None:
+    told = list[str]()
+    page = f"<p>{FRENCH}</p>".encode() + b"<p>b\xe9d</p>"
+    (part,) = web_parts(Path("page.html"), page, told.append)
+    assert part.text == f"{FRENCH}\n\nb\ufffdd"
+    assert told == ["page.html has bytes that are not valid UTF-8"]
+
+
+def test_a_page_of_which_the_codec_fails_is_refused_by_name() -> None:
+    page = f"<meta charset=idna><p>{FRENCH}</p>".encode("cp1252")
+    with pytest.raises(CollectionError, match=r"^page\.html: cannot be read: .*idna"):
+        list(web_parts(Path("page.html"), page))
+
+
+def test_character_data_of_xhtml_is_text() -> None:
+    page = b"<html xmlns='a'/>\n<body><p>para <![CDATA[cdata <b> & pangolin]]></p></body></html>"
+    (part,) = web_parts(Path("page.xhtml"), page)
+    assert part.text == "para cdata <b> & pangolin"
+
+
+@pytest.mark.parametrize("tag", ["font color=red", "section", "ul><li", "b"])
+def test_text_of_nested_elements_is_read_whole_or_refused(tag: str) -> None:
+    def nested(count: int) -> bytes:
+        page = "".join(f"<{tag}>Paragraph number word{n} of an old page.<br>" for n in range(count))
+        return f"<html><body>{page}".encode()
+
+    for count in (300, 400, 680):
+        (part,) = web_parts(Path("page.html"), nested(count))
+        assert all(f"word{n} of" in part.text for n in range(count))
+    with pytest.raises(CollectionError, match=r"^page\.html: its elements are nested too deeply"):
+        list(web_parts(Path("page.html"), nested(2_100)))
+
+
 def test_text_outside_of_blocks_is_not_lost() -> None:
     loose = "Words that stand alone. " * 40
     page = (
@@ -71,6 +144,12 @@ def test_text_outside_of_blocks_is_not_lost() -> None:
         assert words in part.text
     assert "Menu" not in part.text
     assert "Imprint" not in part.text
+
+
+def test_loose_text_at_the_beginning_is_not_lost() -> None:
+    lines = "".join(f"Paragraph number word{n} of an old page.<br>" for n in range(20))
+    (part,) = web_parts(Path("page.html"), f"<html><body>{lines}".encode())
+    assert all(f"word{n} of" in part.text for n in range(20))
 
 
 MARKDOWN = st.text("a_*`[]<\\\n #", max_size=20)
