@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from swiftlet.corpora.encodings import UTF_8, encoding_of, name_of
-from swiftlet.corpora.fields import ID_FIELDS, Fields
+from swiftlet.corpora.fields import ID_FIELDS, Fields, check_columns
 from swiftlet.corpora.lines import LONGEST_BYTES, LineError, open_bytes, read_errors
-from swiftlet.errors import CollectionError, shown
+from swiftlet.errors import CollectionError
 from swiftlet.text import has_lone_surrogate
 
 _JUDGED_ROWS = 1_000
@@ -230,9 +230,7 @@ def _head(file: Path, head: Cells | LineError) -> Cells:
         raise CollectionError(file, "there is no head with the names of the columns")
     if any(map(has_lone_surrogate, head)):
         raise CollectionError(file, "the head is not valid UTF-8: save the file as UTF-8")
-    twice = sorted(name for name, count in Counter(head).items() if count > 1)
-    if twice:
-        raise CollectionError(file, f"the column {shown(twice[0])} is there twice: rename one")
+    check_columns(file, head)
     return head
 
 
