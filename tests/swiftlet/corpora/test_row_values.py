@@ -179,6 +179,8 @@ def test_integer_ids_are_their_decimal_text_everywhere(tmp_path: Path) -> None:
     assert qrels_of({5: {7: 1}}) == {"5": {"7": 1}}  # type: ignore[dict-item]
     with pytest.raises(CollectionError, match="the document id true is not a string"):
         list(documents_of([{"id": True, "text": "a"}]))
+    with pytest.raises(CollectionError, match="an integer has more than 4,300 digits: write it as"):
+        list(documents_of([{"id": "a", "text": "a", "n": 10**5_000}]))
 
 
 def test_scalars_of_numpy_are_numbers_and_missing_values_of_pandas_are_missing() -> None:
