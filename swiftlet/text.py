@@ -66,6 +66,11 @@ def without_surrogates(text: str) -> str:
     return text if isinstance(text, CheckedQuery) else _SURROGATE.sub("\ufffd", text)
 
 
+def with_whole_pairs(text: str) -> str:
+    """Join the halves of surrogate pairs, and replace lone halves by U+FFFD."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
 def has_lone_surrogate(text: str) -> bool:
     """Whether `text` holds half of a surrogate pair, which no UTF-8 file can store."""
     return _SURROGATE.search(text) is not None

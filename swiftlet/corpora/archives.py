@@ -1,13 +1,14 @@
 """Zip archives of files."""
 
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from zipfile import BadZipFile, ZipFile
 
-from swiftlet.corpora.lines import SkippedLines, read_errors
+from swiftlet.corpora.lines import SkippedLines, read_errors, refuse_file
 from swiftlet.errors import CollectionError
 
 ZIP = ".zip"
@@ -24,7 +25,7 @@ def unzipped(path: Path, skipped: SkippedLines | None = None) -> Iterator[Path]:
     """
     with TemporaryDirectory(prefix="swiftlet-") as folder:
         root = Path(folder) / path.stem
-        _extract(path, root)
+        _extract(path, root, skipped)
         messages = [] if skipped is None else skipped.messages
         noted = len(messages)
         try:
@@ -38,7 +39,7 @@ def unzipped(path: Path, skipped: SkippedLines | None = None) -> Iterator[Path]:
             messages[noted:] = [each.replace(f"{root}", f"{path}") for each in messages[noted:]]
 
 
-def _extract(path: Path, root: Path) -> None:
+def _extract(path: Path, root: Path, skipped: SkippedLines | None) -> None:
     try:
         with read_errors(path), ZipFile(path) as archive:
             members = [
@@ -55,9 +56,14 @@ def _extract(path: Path, root: Path) -> None:
                     "elsewhere and name the folder, or set TMPDIR",
                 )
             root.mkdir()
-            archive.extractall(root, members)
+            targets = Counter(archive.extract(each, root) for each in members)
     except (BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
         raise CollectionError(path, f"cannot be read as a zip archive: {error}") from error
+    for target, count in targets.items():
+        if count > 1 and skipped is not None and Path(target).is_file():
+            place = path / Path(target).relative_to(root)
+            problem = f"the archive has {count:,} files of this name: only the last one is read"
+            refuse_file(CollectionError(place, problem), skipped)
 
 
 def _only_entry(root: Path) -> Path:

@@ -17,6 +17,7 @@ from swiftlet.corpora.files.folder import (
     files_of,
     read_file,
     read_folder,
+    real_path,
     unread_suffixes,
 )
 from swiftlet.corpora.files.text import TEXT_SUFFIXES
@@ -171,7 +172,7 @@ def unread_files(path: Path | Sequence[Path]) -> str:
     :raises CollectionError: As `read_documents` before the first document.
     """
     counts, paths = Counter[str](), _matching(path)
-    named = {each.resolve() for each in paths if not is_dataset(each)}
+    named = {real_path(each) for each in paths if not is_dataset(each)}
     for each in paths:
         counts += _unread_suffixes(each, named)
     if not counts:

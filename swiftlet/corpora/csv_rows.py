@@ -6,19 +6,21 @@ import math
 import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from hashlib import sha256
 from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple, Self
 
 from swiftlet.corpora.encodings import UTF_8, encoding_of, name_of
-from swiftlet.corpora.fields import ID_FIELDS, Fields
+from swiftlet.corpora.fields import ID_FIELDS, Fields, check_columns
 from swiftlet.corpora.lines import LONGEST_BYTES, LineError, open_bytes, read_errors
-from swiftlet.errors import CollectionError, shown
+from swiftlet.errors import CollectionError
 from swiftlet.text import has_lone_surrogate
 
 _JUDGED_ROWS = 1_000
 _SAMPLE_BYTES = 1 << 16
+_WIDE = ("utf-16", "utf_16", "utf-32")
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical lines"}
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
 _LONGEST_NUMBER = 4_300  # Python reads no longer integer
@@ -56,7 +58,7 @@ def csv_rows(file: Path, fields: Fields, note: Callable[[str], None]) -> Iterato
     with read_errors(file):
         with open_bytes(file) as content:
             sample = content.read(_SAMPLE_BYTES)
-        encoding = encoding_of(sample, complete=len(sample) < _SAMPLE_BYTES)
+        encoding = _encoding(file, sample)
         if encoding == "utf-8":
             encoding = "utf-8-sig"
         default = "\t" if ".tsv" in map(str.lower, file.suffixes[-2:]) else ","
@@ -64,8 +66,7 @@ def csv_rows(file: Path, fields: Fields, note: Callable[[str], None]) -> Iterato
         if said := _said(encoding, dialect, default):
             note(f"{file.name} is read {said}")
         # The decoders of UTF-16 know no surrogates.
-        wide = encoding.startswith(("utf-16", "utf_16", "utf-32"))
-        errors = "replace" if wide else "surrogateescape"
+        errors = "replace" if encoding.startswith(_WIDE) else "surrogateescape"
         with open_bytes(file) as content:
             lines = io.TextIOWrapper(content, encoding, errors, newline="")
             if _names_delimiter(sample.decode(encoding, "replace")):
@@ -93,6 +94,23 @@ def csv_rows(file: Path, fields: Fields, note: Callable[[str], None]) -> Iterato
                     cells = zip(head, readers, row, strict=True)
                     found = {name: _value(read, cell) for name, read, cell in cells if cell}
                     yield {ID_FIELDS[0]: _content_id(row, seen)} | found if needs_ids else found
+
+
+def _encoding(file: Path, sample: bytes) -> str:
+    """The codec of a file; if its sample is ASCII, the first later part that is not says more.
+
+    :raises LineError: When the sample is in no encoding that is known.
+    """
+    encoding = encoding_of(sample, complete=len(sample) < _SAMPLE_BYTES)
+    if encoding != "utf-8" or not sample.isascii():
+        return encoding
+    with open_bytes(file) as content:
+        parts = iter(lambda: content.read(_SAMPLE_BYTES) + content.readline(_SAMPLE_BYTES), b"")
+        later = next((part for part in parts if not part.isascii()), b"")
+    with suppress(LineError):  # then the rows with these bytes are bad
+        found = encoding_of(later)
+        encoding = encoding if found.startswith(_WIDE) else found
+    return encoding
 
 
 class _Lines:
@@ -230,9 +248,7 @@ def _head(file: Path, head: Cells | LineError) -> Cells:
         raise CollectionError(file, "there is no head with the names of the columns")
     if any(map(has_lone_surrogate, head)):
         raise CollectionError(file, "the head is not valid UTF-8: save the file as UTF-8")
-    twice = sorted(name for name, count in Counter(head).items() if count > 1)
-    if twice:
-        raise CollectionError(file, f"the column {shown(twice[0])} is there twice: rename one")
+    check_columns(file, head)
     return head
 
 

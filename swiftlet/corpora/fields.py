@@ -1,6 +1,7 @@
 """The fields of rows and lines that hold the id, the title, the text and the metadata."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -74,6 +75,16 @@ class Fields:
         named = {*([self.title] if self.title else ()), *self.text, *self.metadata}
         if self._found and (missing := sorted(named - self._found.keys())):
             raise CollectionError(source, f"{_no_field(missing[0], self._found)}")
+
+
+def check_columns(source: Path | str, names: Iterable[str]) -> None:
+    """Check that no two columns have one name, since a row would lose the cell of the first.
+
+    :raises CollectionError: When two have.
+    """
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
+    if twice is not None:
+        raise CollectionError(source, f"the column {shown(twice)} is there twice: rename one")
 
 
 def _no_field(name: str, record: Collection[str]) -> LineError:

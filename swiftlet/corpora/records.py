@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import date, time
@@ -190,7 +191,7 @@ def _object(line: str) -> dict[str, Any]:
     except RecursionError as error:
         raise _too_deep() from error
     except ValueError as error:
-        raise LineError(f"not valid JSON: {error}") from error
+        raise LineError(f"not valid JSON: {_reason(error)}") from error
     if not isinstance(record, dict):
         raise LineError(f"the record is {_type_name(record)}, not a JSON object")
     # In valid UTF-8, half of a surrogate pair can only come from an escape.
@@ -248,10 +249,17 @@ def _stored(metadata: Mapping[str, Any]) -> dict[str, Any]:
             stored |= _READ.decode(written)
         except (TypeError, ValueError, RecursionError) as error:
             raise LineError(
-                f"the metadata cannot be stored as JSON: {shown(name)} ({error}); convert it to "
-                "text or numbers, or leave it out"
+                f"the metadata cannot be stored as JSON: {shown(name)} ({_reason(error)}); convert "
+                "it to text or numbers, or leave it out"
             ) from error
     return stored
+
+
+def _reason(error: Exception) -> str:
+    """The text of an error; Python's own sentence on long integers advises programmers."""
+    if "set_int_max_str_digits" not in f"{error}":
+        return f"{error}"
+    return f"an integer has more than {sys.get_int_max_str_digits():,} digits: write it as a string"
 
 
 def _is_missing(value: object) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 from swiftlet.arguments import StrPath, path_of
 from swiftlet.corpora.collections import read_documents, read_qrels, read_queries
-from swiftlet.corpora.fields import Fields
+from swiftlet.corpora.fields import Fields, check_columns
 from swiftlet.corpora.identifiers import SeenIds, check_id
 from swiftlet.corpora.lines import (
     LineError,
@@ -163,7 +163,7 @@ def _rows(corpus: Any) -> Iterator[Any]:
     if isinstance(corpus, DataFrame):
         return _frame_rows(corpus)
     if isinstance(corpus, ArrowTable):
-        return (row for batch in corpus.to_batches() for row in rows_of(batch))
+        return (row for batch in corpus.to_batches() for row in rows_of(batch, _CORPUS))
     if isinstance(corpus, Mapping | bytes) or not isinstance(corpus, Iterable):
         raise InvalidArgumentError(
             f"a corpus cannot be of the type {type(corpus).__name__}: a path, an iterable of dicts "
@@ -173,6 +173,7 @@ def _rows(corpus: Any) -> Iterator[Any]:
 
 
 def _frame_rows(frame: DataFrame) -> Iterator[dict[str, Any]]:
+    check_columns(_CORPUS, frame.iloc[:0].columns)
     start = 0
     while len(part := frame.iloc[start : start + _ROWS_AT_ONCE]):
         for row in part.astype(object).where(part.notna(), None).to_dict("records"):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from swiftlet.corpora.csv_rows import Row, csv_rows
-from swiftlet.corpora.fields import Fields
+from swiftlet.corpora.fields import Fields, check_columns
 from swiftlet.corpora.lines import LineError, Record, SkippedLines, parse_records, read_errors
 from swiftlet.errors import CollectionError, shown
 from swiftlet.extras import extra
@@ -20,7 +20,6 @@ _ROWS_AT_ONCE = 1_000
 _NANOSECONDS = 1_000
 _REASON_CHARACTERS = 100
 _ERRORS = (ValueError, OverflowError, ArithmeticError, TypeError, LookupError)
-_TEXTS = frozenset({"string", "large_string", "string_view"})
 
 
 def is_saved_dataset(folder: Path) -> bool:
@@ -67,7 +66,7 @@ def parse_table(
 
 
 def _rows(file: Path) -> Iterator[Row | LineError]:
-    return itertools.chain.from_iterable(map(rows_of, _batches(file)))
+    return (row for batch in _batches(file) for row in rows_of(batch, file))
 
 
 def _batches(file: Path) -> Iterator[Any]:
@@ -103,16 +102,19 @@ def _read(path: Path) -> Any:
         return json.loads(path.read_bytes())
 
 
-def rows_of(batch: Any) -> Iterator[dict[str, Any] | LineError]:
+def rows_of(batch: Any, source: Path | str) -> Iterator[dict[str, Any] | LineError]:
     """The filled cells of each row by column, or what is wrong with the row.
 
     Times in nanoseconds are texts, as in ISO 8601.
+
+    :raises CollectionError: When two columns have one name; it names the source.
     """
     try:
         names, types = batch.schema.names, [f"{column.type}" for column in batch.columns]
     except UnicodeDecodeError:
         yield from [LineError("the name of a column is not valid UTF-8")] * batch.num_rows
         return
+    check_columns(source, names)
     columns = [_values(*each) for each in zip(batch.columns, types, strict=True)]
     for cells in zip(*columns, strict=True):
         bad = next((place for place, cell in enumerate(cells) if isinstance(cell, Exception)), None)
@@ -126,17 +128,58 @@ def rows_of(batch: Any) -> Iterator[dict[str, Any] | LineError]:
 
 def _values(column: Any, kind: str) -> list[Any]:
     """The values of a column; an error stands for each that Python cannot have."""
+    from pyarrow import ArrowException
+
+    try:
+        _check_memory(column)
+        if "[ns" not in kind:
+            return list(column.to_pylist())
+    except (*_ERRORS, ArrowException) as error:
+        if isinstance(error, ArrowException):
+            return [error] * len(column)
+    return [_value_or_error(scalar) for scalar in column]  # one of them is bad, or has nanoseconds
+
+
+def _check_memory(column: Any) -> None:
+    """Check that no value of a damaged file would be read beyond its memory.
+
+    :raises ArrowException: When one would.
+    """
     from pyarrow import ArrowInvalid
 
     try:
-        column.validate(full=True)  # of a damaged file, values would be read beyond their memory
-        if "[ns" not in kind:
-            return list(column.to_pylist())
-    except _ERRORS as error:
-        is_text = kind in _TEXTS and "UTF8" in f"{error}"
-        if isinstance(error, ArrowInvalid) and not is_text:
-            return [error] * len(column)
-    return [_value_or_error(scalar) for scalar in column]  # one of them is bad, or has nanoseconds
+        column.validate(full=True)
+    except ArrowInvalid as error:
+        if "UTF8" not in f"{error}":
+            raise
+        column.view(_with_bytes(column.type)).validate(full=True)
+
+
+def _with_bytes(kind: Any) -> Any:
+    """A type with bytes in place of texts, so that invalid UTF-8 is a matter of one value."""
+    import pyarrow
+    from pyarrow import types
+
+    def inner(field: Any) -> Any:
+        return field.with_type(_with_bytes(field.type))
+
+    if types.is_struct(kind):
+        return pyarrow.struct([inner(kind.field(place)) for place in range(len(kind))])
+    if types.is_map(kind):
+        return pyarrow.map_(inner(kind.key_field), inner(kind.item_field))
+    if types.is_fixed_size_list(kind):
+        return pyarrow.list_(inner(kind.value_field), kind.list_size)
+    if types.is_dictionary(kind):
+        return pyarrow.dictionary(kind.index_type, _with_bytes(kind.value_type), kind.ordered)
+    if types.is_list(kind) or types.is_large_list(kind):
+        list_of = pyarrow.list_ if types.is_list(kind) else pyarrow.large_list
+        return list_of(inner(kind.value_field))
+    of_bytes = {
+        pyarrow.string(): pyarrow.binary(),
+        pyarrow.large_string(): pyarrow.large_binary(),
+        pyarrow.string_view(): pyarrow.binary_view(),
+    }
+    return of_bytes.get(kind, kind)
 
 
 def _value_or_error(scalar: Any) -> Any:
@@ -156,6 +199,8 @@ def _value(scalar: Any) -> Any:
     if types.is_dictionary(kind):
         return _value(scalar.value)
     if types.is_struct(kind):
+        if len({field.name for field in kind}) < len(kind):
+            raise ValueError("two of its fields have one name")
         return {kind.field(place).name: _value(scalar[place]) for place in range(len(kind))}
     if types.is_nested(kind) and hasattr(scalar, "values"):
         values = [_value(each) for each in scalar.values]

@@ -1,5 +1,6 @@
 """Files as documents: text, Markdown, HTML, Word and PDF, alone or in a folder."""
 
+import os
 import stat
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
@@ -14,6 +15,7 @@ from swiftlet.corpora.identifiers import check_id
 from swiftlet.corpora.lines import LONGEST_BYTES, SkippedLines, read_errors, refuse_file
 from swiftlet.errors import CollectionError
 from swiftlet.extras import extra
+from swiftlet.text import with_whole_pairs, without_surrogates
 from swiftlet.types import Document
 
 Reader = Callable[[Path, bytes], Iterator[Part | CollectionError]]
@@ -77,7 +79,7 @@ def unread_suffixes(folder: Path, named: Collection[Path]) -> Counter[str]:
     return Counter(
         path.suffix.lower()
         for path in _files_and_links(folder)
-        if not (_is_folder(path) or _is_readable(path) or path.resolve() in named)
+        if not (_is_folder(path) or _is_readable(path) or real_path(path) in named)
     )
 
 
@@ -109,8 +111,13 @@ def _visible_entries(folder: Path) -> list[Path]:
 
 
 def _check_is_within(path: Path, folder: Path) -> None:
-    if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
+    if path.is_symlink() and not real_path(path).is_relative_to(real_path(folder)):
         raise CollectionError(path, "it is a link to a place outside the folder")
+
+
+def real_path(path: Path) -> Path:
+    """A path without links; unlike `Path.resolve`, links in a circle raise no error."""
+    return Path(os.path.realpath(path))
 
 
 def read_file(path: Path, named_from: Path, skipped: SkippedLines) -> Iterator[Document]:
@@ -135,7 +142,9 @@ def read_file(path: Path, named_from: Path, skipped: SkippedLines) -> Iterator[D
             refuse_file(part, skipped)
             continue
         metadata = {"file": name, **part.metadata} if part.place else part.metadata
-        yield Document(f"{name}{part.place}", part.text, part.title, metadata, part.sections)
+        # Titles may have escapes; the sections of a text are offsets in it, so it keeps its length.
+        title, text = with_whole_pairs(part.title), without_surrogates(part.text)
+        yield Document(f"{name}{part.place}", text, title, metadata, part.sections)
 
 
 def _parts(

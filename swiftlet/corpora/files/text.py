@@ -14,7 +14,7 @@ from swiftlet.types import Section
 MARKDOWN_SUFFIXES = frozenset({".md", ".markdown"})
 TEXT_SUFFIXES = MARKDOWN_SUFFIXES | {".txt", ".rst"}
 
-_FENCE = re.compile(r" {0,3}(```|~~~)")
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 _HEADING = re.compile(r" {0,3}(#{1,6})[ \t](.*)")
 _UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*")
 _NO_PARAGRAPH = re.compile(r"\s*([-*+>|<]|\d+[.)]|$)| {4}|\t")
@@ -22,6 +22,12 @@ _RST_UNDERLINE = re.compile(r"([-=~^\"#*+])\1{2,}[ \t]*")
 _LONGEST_FRONT_MATTER = 1 << 14
 _FRONT_ENDS = ("---", "...")
 _YAML_NULL = "tag:yaml.org,2002:null"
+_KEY = re.compile(r"[\w-]+")
+_USUAL_KEYS = frozenset({
+    "title", "subtitle", "date", "author", "authors", "layout", "tags", "tag", "categories",
+    "category", "keywords", "description", "summary", "slug", "permalink", "aliases", "draft",
+    "lang", "id", "weight",
+})  # fmt: skip
 _HEAD_CHARACTERS = 10_000  # a later heading belongs to a part of the document
 _SHORTEST_SECTION = 200
 _BETWEEN = " > "
@@ -60,7 +66,10 @@ def text_part(path: Path, content: bytes, note: Callable[[str], None]) -> Part:
 
 
 def _front_matter(text: str) -> tuple[int, str]:
-    """The length of the front matter and its title: a mapping of YAML between lines of ---."""
+    """The length of the front matter and its title: a mapping of YAML between lines of ---.
+
+    Prose may be such a mapping, too, so its keys are words, and a single key is a usual one.
+    """
     import yaml  # type: ignore[import-untyped]
 
     lines = text[:_LONGEST_FRONT_MATTER].split("\n")
@@ -73,9 +82,12 @@ def _front_matter(text: str) -> tuple[int, str]:
     try:
         # The tree alone: nothing is constructed, so references cannot multiply.
         tree = yaml.compose(block, yaml.SafeLoader)
-    except (yaml.YAMLError, RecursionError, ValueError):
+    except (yaml.YAMLError, RecursionError, ValueError, OverflowError):
         return 0, ""
     if not isinstance(tree, yaml.MappingNode):
+        return 0, ""
+    keys = [key.value if isinstance(key, yaml.ScalarNode) else "" for key, _ in tree.value]
+    if not all(map(_KEY.fullmatch, keys)) or (len(keys) == 1 and keys[0] not in _USUAL_KEYS):
         return 0, ""
     names = (
         " ".join(value.value.split())
@@ -121,10 +133,13 @@ def headings(text: str) -> Iterator[Heading]:
     before, previous = "", ""
     for line in text.split("\n"):
         bare, end = line, start + len(line) + 1
-        if fenced := _FENCE.match(line):
-            fence = "" if fence == fenced[1] else fence or fenced[1]
-        if fenced or fence:
+        fenced = _FENCE.match(line)
+        if fence:
             bare = ""
+            if fenced and fenced[1].startswith(fence) and not fenced[2].strip():
+                fence = ""
+        elif fenced and not (fenced[1][0] == "`" and "`" in fenced[2]):  # else code in a line
+            bare, fence = "", fenced[1]
         elif found := _HEADING.fullmatch(bare):
             yield Heading(start, end, len(found[1]), _without_closing(found[2]))
             bare = ""

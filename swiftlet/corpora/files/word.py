@@ -2,18 +2,23 @@
 
 import io
 import re
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 from swiftlet.corpora.files.text import Part, markdown_part
 from swiftlet.errors import CollectionError
 
 _HEADING = re.compile(r"heading ([1-9])")
 _LEFT_OUT = frozenset({"del", "moveFrom", "delText", "instrText", "pPr", "rPr", "tblPr", "sectPr"})
-_SIGNS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
+_SIGNS = {"tab": "\t", "ptab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
 _NOTES = {"footnoteReference": "footnotes", "endnoteReference": "endnotes"}
+_CODE = re.compile("[0-9A-Fa-f]{1,6}")
 _MOST_LEVELS = 6
+_OF_STRICT = b"http://purl.oclc.org/ooxml/"
 
 
 def word_parts(path: Path, content: bytes) -> Iterator[Part]:
@@ -30,10 +35,21 @@ def word_parts(path: Path, content: bytes) -> Iterator[Part]:
         blocks = _Reader(document).blocks(document.element.body)
         title = document.core_properties.title.strip()
     except Exception as error:  # the errors of zipfile, of lxml and of the package
-        problem = f"{error}".partition("\n")[0]
-        raise CollectionError(path, f"cannot be read as a Word file: {problem}") from error
+        reason = f"{error}".partition("\n")[0]
+        problem = f"cannot be read as a Word file: {reason}"
+        if _is_strict(content):
+            problem = "it is Strict Open XML, which is not read: save it as an ordinary .docx"
+        raise CollectionError(path, problem) from error
     if text := "\n\n".join(block for block in blocks if block.strip()):
         yield markdown_part(text, title or path.stem)
+
+
+def _is_strict(content: bytes) -> bool:
+    """Whether it is the variant of the format that has other names for everything."""
+    # A damaged archive raises errors of many kinds.
+    with suppress(Exception), ZipFile(io.BytesIO(content)) as archive:
+        return _OF_STRICT in archive.read("_rels/.rels")
+    return False
 
 
 class _Reader:
@@ -172,8 +188,9 @@ def _chosen(element: Any, name: str) -> Any:
 
 def _symbol(element: Any) -> str:
     """A character of a font; those of symbol fonts, such as bullets, have no other code."""
-    code = int(_value(element, "char") or "0", 16)
-    return chr(code) if code and not 0xD800 <= code <= 0xF8FF else ""
+    digits = _value(element, "char")
+    code = int(digits, 16) if _CODE.fullmatch(digits) else 0
+    return chr(code) if 0x20 <= code < 0xD800 or 0xF8FF < code <= sys.maxunicode else ""
 
 
 def _name(element: Any) -> str:

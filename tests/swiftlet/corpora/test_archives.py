@@ -78,6 +78,19 @@ def test_errors_name_the_file_in_the_archive(tmp_path, caplog):
     assert caplog.messages[-1].startswith(f"left out: {bad}/a.txt: line 1: not valid UTF-8")
 
 
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_files_of_one_name_in_an_archive_are_named(tmp_path):
+    with ZipFile(tmp_path / "twice.zip", "w") as archive:
+        for name in ("docs/", "docs/", "docs/a.txt", "docs/b.txt", "docs/a.txt"):
+            archive.writestr(name, "" if name.endswith("/") else "text")
+    skipped = SkippedLines()
+    assert ids(tmp_path / "twice.zip", skipped=skipped) == ["a.txt", "b.txt"]
+    problem = "twice.zip/docs/a.txt: the archive has 2 files of this name: only the last one is"
+    assert [problem in each for each in skipped.messages] == [True]
+    with pytest.raises(CollectionError, match=problem):
+        ids(tmp_path / "twice.zip", skipped=SkippedLines(files=False))
+
+
 def test_an_archive_that_cannot_be_read_is_named(tmp_path, monkeypatch):
     path = tmp_path / "broken.zip"
     path.write_bytes(b"PK no archive")

@@ -89,6 +89,26 @@ def test_a_head_in_another_encoding_is_read_and_said(
     assert skipped.notes == [f"rows.csv is read as {said}"]
 
 
+@pytest.mark.parametrize(
+    ("last", "text", "said"),
+    [
+        ("schön".encode("latin-1"), "schön", ["rows.csv is read as Windows-1252"]),
+        ("schön".encode(), "schön", []),
+        (b"\x81\xff\xfe" * 9, None, []),
+        (b"\xff" + b"\0" * 90_000, None, []),
+    ],
+)
+def test_the_encoding_is_recognised_wherever_it_shows(
+    last: bytes, text: str | None, said: list[str], tmp_path: Path
+) -> None:
+    rows = b"".join(b"%d,plain words\n" % number for number in range(9_000))
+    found, skipped = read(tmp_path, b"id,text\n" + rows + b"last," + last)
+    assert len(found) == 9_000 + (text is not None)
+    assert text is None or found[-1].text == text
+    assert skipped.count == (text is None)
+    assert skipped.notes == said
+
+
 @pytest.mark.parametrize("number", ["9" * 5_000, "1e999", "9" * 400 + ".5", "-1e-999999999999"])
 def test_a_number_that_no_type_has_is_a_text(number: str, tmp_path: Path) -> None:
     ((found,), _) = read(tmp_path, f"id,text,n\na,hello,{number}\n")

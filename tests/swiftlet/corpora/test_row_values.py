@@ -30,10 +30,10 @@ def column(values: list[Any], kind: Any = None) -> pa.Table:
     return pa.table({"id": ids, "text": ["t"] * len(values), "v": pa.array(values, kind)})
 
 
-def bad_utf_8() -> pa.Table:
-    table = column([b"\xff", b"a"])
-    buffers = table["v"].chunk(0).buffers()
-    return table.set_column(2, "v", pa.Array.from_buffers(pa.string(), 2, buffers))
+def bad_utf_8() -> pa.Array:
+    """Texts, of which the first is not valid."""
+    texts = pa.array([b"\xff", b"a", b"b"])
+    return pa.Array.from_buffers(pa.string(), 3, texts.buffers())
 
 
 def read(table: pa.Table, folder: Path) -> tuple[list[Any], SkippedLines]:
@@ -93,8 +93,11 @@ def test_the_values_of_a_column_are_stored(
         (column([10_000_000, 1], pa.date32()), ["1970-01-02"], "'v' cannot be read: date value"),
         (column([2**50, 0], pa.timestamp("s")), ["1970-01-01T00:00:00"], "'v' cannot be read: "),
         (column([[2**62], [0]], pa.list_(pa.timestamp("us"))), [["1970-01-01T00:00:00"]], "'v' "),
-        (bad_utf_8(), ["a"], "'v' cannot be read: 'utf-8' codec"),
         (column([b"\xff", None]), [None], "the metadata cannot be stored as JSON: 'v'"),
+        (column([{"x": 1, "y": 2}, None]).cast(pa.schema([
+            ("id", pa.string()), ("text", pa.string()),
+            ("v", pa.struct([("x", pa.int64()), ("x", pa.int64())])),
+        ])), [None], "'v' cannot be read: two of its fields have one name"),
         (column([math.inf, 1.0]), [1.0], "the metadata cannot be stored as JSON: 'v'"),
         (column([timedelta(1), None]), [None], "the metadata cannot be stored as JSON: 'v'"),
     ],
@@ -109,6 +112,52 @@ def test_a_value_that_cannot_be_stored_is_one_bad_row(
     assert "\n" not in skipped.messages[0]
     with pytest.raises(CollectionError, match="the option --skip-bad-lines"):
         list(documents_of(tmp_path / "t.parquet"))
+
+
+TEXTS = bad_utf_8()
+PLACES = [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("is_file", [False, True])
+@pytest.mark.parametrize(
+    ("values", "stored"),
+    [
+        (TEXTS, ["a", "b"]),
+        (pa.StructArray.from_arrays([TEXTS, TEXTS], ["x", "y"]),
+         [{"x": "a", "y": "a"}, {"x": "b", "y": "b"}]),
+        (pa.ListArray.from_arrays(PLACES, TEXTS), [["a"], ["b"]]),
+        (pa.LargeListArray.from_arrays(PLACES, TEXTS), [["a"], ["b"]]),
+        (pa.FixedSizeListArray.from_arrays(TEXTS, 1), [["a"], ["b"]]),
+        (pa.MapArray.from_arrays(PLACES, pa.array(["k"] * 3), TEXTS), [[["k", "a"]], [["k", "b"]]]),
+        (pa.DictionaryArray.from_arrays([0, 1, 2], TEXTS), ["a", "b"]),
+        (pa.StructArray.from_arrays([pa.ListArray.from_arrays(PLACES, TEXTS)], ["x"]),
+         [{"x": ["a"]}, {"x": ["b"]}]),
+    ],
+)  # fmt: skip
+def test_invalid_utf_8_is_one_bad_row_wherever_it_stands(
+    values: pa.Array, stored: list[Any], is_file: bool, tmp_path: Path
+) -> None:
+    table = pa.table({"id": ["0", "1", "2"], "text": ["t"] * 3, "v": values})
+    skipped, path = SkippedLines(), tmp_path / "t.arrow"
+    if is_file:
+        with pa.OSFile(f"{path}", "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+    found = documents_of(path if is_file else table, skipped=skipped)
+    assert [each.metadata["v"] for each in found] == stored
+    assert skipped.count == 1
+    assert "row 1: 'v' cannot be read: 'utf-8' codec" in skipped.messages[0]
+
+
+@pytest.mark.parametrize("form", ["parquet", "table", "frame"])
+def test_two_columns_of_one_name_are_refused(form: str, tmp_path: Path) -> None:
+    corpus: Any = pa.table([["a"], ["x"], ["y"]], names=["id", "text", "text"])
+    if form == "parquet":
+        pyarrow.parquet.write_table(corpus, tmp_path / "t.parquet")
+        corpus = tmp_path / "t.parquet"
+    elif form == "frame":
+        corpus = pandas.DataFrame([["a", "x", "y"]], columns=["id", "text", "text"])
+    with pytest.raises(CollectionError, match="the column 'text' is there twice: rename one"):
+        list(documents_of(corpus, skipped=SkippedLines()))
 
 
 def test_integer_ids_are_their_decimal_text_everywhere(tmp_path: Path) -> None:
@@ -130,6 +179,8 @@ def test_integer_ids_are_their_decimal_text_everywhere(tmp_path: Path) -> None:
     assert qrels_of({5: {7: 1}}) == {"5": {"7": 1}}  # type: ignore[dict-item]
     with pytest.raises(CollectionError, match="the document id true is not a string"):
         list(documents_of([{"id": True, "text": "a"}]))
+    with pytest.raises(CollectionError, match="an integer has more than 4,300 digits: write it as"):
+        list(documents_of([{"id": "a", "text": "a", "n": 10**5_000}]))
 
 
 def test_scalars_of_numpy_are_numbers_and_missing_values_of_pandas_are_missing() -> None:

@@ -40,6 +40,10 @@ def markdown(folder: Path, content: str) -> Document:
         "----\ntitle: four hyphens\n----\nText.\n",
         "---\na: &a [x]\nb: *missing\n---\nText.\n",
         "---\na: !!python/object:os.system [x]\n---\n",
+        '---\ntitle: "\\UFFFFFFFF"\n---\nText.\n',
+        "---\nWarning: do not open the valve.\n---\n\n# Manual\n",
+        "---\nRead this: twice\nNote: well\n---\nText.\n",
+        "---\n{[a]: b, title: c}\n---\nText.\n",
     ],
 )
 def test_what_is_no_front_matter_is_text(content: str, tmp_path: Path) -> None:
@@ -56,6 +60,9 @@ def test_what_is_no_front_matter_is_text(content: str, tmp_path: Path) -> None:
         ("date: 2020-01-01\ntitle: Plain: no", "notes"),
         ("title: |\n  Two\n  lines", "Two lines"),
         ('"title": "Caf\\u00e9"', "Café"),
+        ('title: "Emoji \\ud83d\\ude00 post"', "Emoji 😀 post"),
+        ('title: "\\ud800x"', "\ufffdx"),
+        ("sidebar_position: 2\nhide-title: yes", "notes"),
         ("title:", "notes"),
         ("title: ~\nslug: x", "notes"),
         ("title: [a, list]", "notes"),
@@ -92,6 +99,21 @@ def test_every_end_of_a_line_ends_a_heading(end: str, tmp_path: Path) -> None:
 )  # fmt: skip
 def test_headings_have_their_names(line: str, name: str) -> None:
     assert [heading.name for heading in headings(line)] == [name]
+
+
+@pytest.mark.parametrize(
+    ("content", "names"),
+    [
+        ("````\n```\n# inside\n```\n````\n# after", ["after"]),
+        ("```\n# inside\n`````\n# after", ["after"]),
+        ("~~~\n```\n# inside\n~~~\n# after", ["after"]),
+        ("```\n``` sh\n# inside\n```  \n# after", ["after"]),
+        ("```code``` in a line\n# after", ["after"]),
+        ("~~~ a`b\n# inside\n~~~\n# after", ["after"]),
+    ],
+)
+def test_code_ends_at_a_fence_that_is_at_least_as_long(content: str, names: list[str]) -> None:
+    assert [heading.name for heading in headings(content)] == names
 
 
 @pytest.mark.parametrize(
@@ -196,7 +218,7 @@ def test_the_command_names_what_it_leaves_out_or_stops(folder: Path, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    "piece", [" ", "# ", "#", "---\n", "```\n", "a\n---\n", "# a\n", "[", "title: ", "\r", "'"]
+    "piece", [" ", "# ", "#", "---\n", "```\n", "`", "a\n---\n", "# a\n", "[", "title: ", "\r", "'"]
 )
 @pytest.mark.parametrize("start", ["# a", "---\n"])
 def test_the_time_grows_with_the_text(start: str, piece: str, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from zipfile import ZipFile
 
 import docx
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swiftlet.corpora.collections import read_documents
+from swiftlet.errors import CollectionError
 from tests.growth import grows_evenly
 
 NAMES = (
@@ -130,6 +132,8 @@ def test_visible_text_is_read_once_in_all_that_it_may_stand_in(
         ("<w:p><w:r><w:t>infor</w:t><w:softHyphen/><w:t>mation</w:t></w:r></w:p>", "information"),
         ('<w:p><w:r><w:sym w:font="Arial" w:char="00E9"/><w:t>t</w:t></w:r></w:p>', "ét"),
         ('<w:p><w:r><w:sym w:font="Symbol" w:char="F0B7"/><w:t>t</w:t></w:r></w:p>', "t"),
+        ('<w:p><w:r><w:sym w:char="zz"/><w:sym w:char="110000"/><w:t>t</w:t></w:r></w:p>', "t"),
+        ("<w:p><w:r><w:t>a</w:t><w:ptab/><w:t>b</w:t></w:r></w:p>", "a\tb"),
         ("<w:p><m:oMath><m:r><m:t>x=1</m:t></m:r></m:oMath></w:p>", "x=1"),
         (f"<w:p>{RUBY}</w:p>", "kanjikana"),
         (f"<w:p><w:pPr><w:outlineLvl w:val='1'/></w:pPr>{R.format('Head')}</w:p>", "## Head"),
@@ -139,6 +143,16 @@ def test_visible_text_is_read_once_in_all_that_it_may_stand_in(
 )  # fmt: skip
 def test_signs_are_read_and_deleted_text_is_not(body: str, text: str, tmp_path: Path) -> None:
     assert text_of(tmp_path, body) == text
+
+
+def test_strict_open_xml_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    docx.Document().save(str(tmp_path / "a.docx"))
+    with ZipFile(tmp_path / "a.docx") as old, ZipFile(tmp_path / "b.docx", "w") as new:
+        for name in old.namelist():
+            usual, strict = b"http://schemas.openxmlformats.org/", b"http://purl.oclc.org/ooxml/"
+            new.writestr(name, old.read(name).replace(usual, strict))
+    with pytest.raises(CollectionError, match=r"Strict Open XML, .*: save it as an ordinary"):
+        list(read_documents(tmp_path / "b.docx"))
 
 
 def test_notes_stand_below_what_they_are_fixed_to(tmp_path: Path) -> None:
