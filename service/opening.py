@@ -11,8 +11,14 @@ from swiftlet.encoders.reranker import OnnxReranker
 from swiftlet.manifest import Manifest, read_manifest
 from swiftlet.search.searcher import Searcher
 
-# Of several lengths, because the first text of a length allocates memory.
-_WARM_UP_QUERIES = ["warm up", "how long does the first answer take " * 4, "many words " * 200]
+# Of several lengths, because the first text of a length allocates memory; and accents and a script
+# without spaces, whose patterns are compiled at their first text.
+_WARM_UP_QUERIES = [
+    "warm up",
+    "how long does the first answer take " * 4,
+    "many words " * 200,
+    "réchauffé 東京",
+]
 
 _ATTEMPTS = 3
 
