@@ -270,7 +270,7 @@ def test_a_service_s_own_processes_are_counted_and_ended_with_it(marker: str) ->
     command = f"sh -c {shlex.quote(f'{PACED} {marker}; true')}"
     with running(command, ready_path="/", cores=os.sched_getaffinity(0)) as service:
         assert processes_with(marker)
-        enough, requests = service.cpu_seconds + 0.05, traffic(["a"], Mix(), seed=1)
+        enough, requests = service.cpu_seconds + 0.02, traffic(["a"], Mix(), seed=1)
         while service.cpu_seconds <= enough:  # it ends, unless they are not counted
             closed_loop(service.address, requests, clients=1, seconds=0.1)
     assert not processes_with(marker)
