@@ -6,7 +6,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -426,6 +426,19 @@ def test_documents_are_put_after_the_process_that_encodes_was_killed(server):
     answer = put(server, {"_id": "two", "text": "Two."})
     assert answer.is_success, answer.text
     assert {"one", "two"} <= set(found(server, "two"))
+
+
+def test_more_writes_than_may_wait_are_answered_429(server):
+    assert put(server, {"_id": "one", "text": "One."}).is_success
+    (encoder,) = encoders(server)
+    encoder.suspend()  # so that no write ends
+    with ThreadPoolExecutor(17) as pool:
+        puts = [pool.submit(put, server, {"_id": "one", "text": "One."}) for _ in range(17)]
+        refused = next(as_completed(puts)).result()
+        encoder.resume()
+    assert refused.status_code == 429
+    assert refused.json()["detail"] == "16 writes are waiting; at most 16 may wait"
+    assert [each.result().status_code for each in puts].count(200) == 16
 
 
 @pytest.mark.check
