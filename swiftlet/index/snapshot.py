@@ -1,11 +1,11 @@
 """Copies an index, with its changes at one moment, into one file."""
 
-import os
 import sqlite3
 import tarfile
 from contextlib import closing
 from pathlib import Path
 
+from swiftlet import disk
 from swiftlet.arguments import StrPath, path_of
 from swiftlet.errors import ArtefactError, InvalidArgumentError, StorageError
 from swiftlet.index.changes.log import CHANGES_FILE, Changes, connect_changes, make_changes
@@ -51,7 +51,7 @@ def snapshot(index: StrPath, out: StrPath, *, overwrite: bool = False) -> Manife
                     continue
                 if read_manifest(index, "index") == before:  # else a merge has replaced the index
                     break
-            archive.replace(out)
+            disk.rename(archive, out)
         finally:
             discard(working)
     return manifest
@@ -59,11 +59,11 @@ def snapshot(index: StrPath, out: StrPath, *, overwrite: bool = False) -> Manife
 
 def _write(archive: Path, index: Path, manifest: Manifest, changes: Path) -> None:
     name = index.resolve().name
-    with archive.open("wb") as file:
+    with disk.opened(archive) as file:
         with tarfile.open(fileobj=file, mode="w") as tar:
             for part in (FILE_NAME, *manifest.files):
                 tar.add((index / part).resolve(), f"{name}/{part}", recursive=False)
-            changes.unlink(missing_ok=True)
+            disk.remove(changes, missing_ok=True)
             if (index / CHANGES_FILE).exists():
                 _copy(index / CHANGES_FILE, changes)
             else:
@@ -74,8 +74,7 @@ def _write(archive: Path, index: Path, manifest: Manifest, changes: Path) -> Non
             # Unpacked over the index, the archive replaces its later changes: these are in a log
             # that SQLite would take for the log of the file above.
             tar.addfile(tarfile.TarInfo(f"{name}/{CHANGES_FILE}-wal"))
-        file.flush()
-        os.fsync(file.fileno())
+        disk.sync(file)
 
 
 def _copy(path: Path, out: Path) -> None:
@@ -83,7 +82,7 @@ def _copy(path: Path, out: Path) -> None:
     try:
         with (
             closing(connect_changes(path)) as changes,
-            closing(sqlite3.connect(out)) as copy,
+            closing(disk.database(out)) as copy,
         ):
             changes.backup(copy)
     except sqlite3.Error as error:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from swiftlet import disk
 from swiftlet.errors import CorruptIndexError, ReadOnlyStorageError, StorageError
 from swiftlet.manifest import Manifest
 from swiftlet.publication import storage_errors
@@ -207,7 +208,7 @@ class ChangesWriter:
         if self._connection is None:
             if not self._path.exists():
                 make_changes(self._path.parent, self._content)
-            connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+            connection = disk.database(self._path, isolation_level=None, check_same_thread=False)
             try:
                 check_base(connection, self._path, self._content)
                 connection.execute("PRAGMA synchronous = FULL")
@@ -235,14 +236,14 @@ def make_changes(directory: Path, content: str) -> None:
     """
     path, made = directory / CHANGES_FILE, directory / f".{CHANGES_FILE}.partial"
     with storage_errors(path):
-        made.write_bytes(b"")  # there may be one of a writer that was killed
-        with closing(sqlite3.connect(made)) as connection:
+        disk.write(made, b"")  # there may be one of a writer that was killed
+        with closing(disk.database(made)) as connection:
             connection.executescript(f"PRAGMA journal_mode = WAL; BEGIN; {_SCHEMA}")
             connection.execute("INSERT INTO base VALUES (?, ?)", (content, FORMAT))
             connection.commit()
         # SQLite would take a removed file's log for the log of this file.
-        path.with_name(f"{CHANGES_FILE}-wal").unlink(missing_ok=True)
-        made.replace(path)
+        disk.remove(path.with_name(f"{CHANGES_FILE}-wal"), missing_ok=True)
+        disk.rename(made, path)
 
 
 def checksum(*values: int | str | bytes | None) -> bytes:
