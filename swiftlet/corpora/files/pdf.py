@@ -18,7 +18,7 @@ _WORD_END, _WORD_START = re.compile(r"[^\W\d_]*$"), re.compile(r"[^\W\d_]*")
 _OF_NAMES = frozenset("-_/\\.@:=+~%$#0123456789")
 _LONGEST_WORD = 64
 _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
-_CONJUNCTIONS = frozenset("and bis bzw eller och oder or sowie to und".split())
+_CONJUNCTIONS = frozenset({"and", "bis", "bzw", "eller", "och", "oder", "or", "sowie", "to", "und"})
 _LEAST_LETTERS = 4
 _VOWEL = re.compile("[aeiouyäöüáéíóúàèìòùâêîôûæœø]|[^\x00-\u024f]")
 _SPACED_LINE = re.compile(r"^(?:[^\W\d_] +){4,}[^\W\d_]$", re.MULTILINE)
