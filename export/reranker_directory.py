@@ -30,7 +30,7 @@ from swiftlet.manifest import Manifest
 from swiftlet.publication import check_target, published
 from training.model.cross_encoder import CrossEncoder, Pair
 from training.model.errors import ModelError
-from training.model.loading import find_model, is_cross_encoder
+from training.model.folders import find_model, is_cross_encoder
 from training.model.towers import TowerSettings
 
 LARGEST_FP32_CHANGE = 1e-3

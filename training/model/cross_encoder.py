@@ -13,12 +13,8 @@ from swiftlet.errors import InvalidArgumentError
 from swiftlet.text import normalise
 from training.model.attention import fastest_attention
 from training.model.errors import ModelError
-from training.model.loading import (
-    choose_max_tokens,
-    find_model,
-    is_cross_encoder,
-    load_model,
-)
+from training.model.folders import find_model, is_cross_encoder
+from training.model.loading import choose_max_tokens, load_model
 from training.model.lookup import is_lookup
 from training.model.quiet import quiet
 from training.model.towers import DROPOUT, TowerSettings, keep_layers
