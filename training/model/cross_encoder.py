@@ -128,7 +128,8 @@ def pair_tokenizer(tokenizer: Any, max_tokens: int) -> Any:
 
     backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
     backend.no_padding()
-    backend.enable_truncation(max_tokens, strategy="longest_first")
+    side = tokenizer.truncation_side
+    backend.enable_truncation(max_tokens, strategy="longest_first", direction=side)
     return backend
 
 
