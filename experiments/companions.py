@@ -14,10 +14,9 @@ from typing import Any
 from experiments.pairs import Pair, run_of, shortened, write_qrels
 from export.latency import measure_latencies
 from export.quality import Collection
-from measuring.comparison import compare
 from measuring.experiment import Experiment, Found, Run, laid_over, name_of, settings_beside
 from measuring.machine import processor_kind
-from measuring.results import Figures, by_query, over_seeds
+from measuring.results import LEVEL, Figures, by_query, lettered, over_seeds
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
 from swiftlet.encoders.encoder import OnnxEncoder, Precision
 from swiftlet.evaluation.exact import exact_run
@@ -126,9 +125,12 @@ def collected(_options: Namespace, found: Found) -> Figures:
     }
     return {
         "target": TARGET,
-        "comparison": compare(
-            TARGET, rows, plain_columns=[{"title": "ms a query", "figures": ms, "decimals": 2}]
-        ),
+        "comparison": {
+            "columns": [{"collection": TARGET, "metric": metric} for metric in METRICS],
+            "rows": lettered(rows),
+            "plain_columns": [{"figures": ms}],
+            "significance_level": LEVEL,
+        },
         "means": {name: fmean(rows[name][METRICS[0]].values()) for name in rows},
         "half": {name: each["half"] for name, each in means.items()},
         "seeds": max(seed for _, seed in found) + 1,
