@@ -23,14 +23,14 @@ from swiftlet.types import Embeddings, Qrels, Run
 from training.distillation.distill import distill
 from training.distillation.settings import Distillation
 from training.model.towers import Tower, TowerSettings
-from training.recipes.settings import parse_recipe
+from training.recipes.settings import Recipe, parse_recipe
 from training.train import train
 
 
-def run_of(name: str, recipe: Mapping[str, Any], folder: Path) -> Path:
+def run_of(recipe: Recipe, folder: Path) -> Path:
     """The directory of a run, which is trained, or goes on, unless it is finished."""
     if not (folder / "manifest.json").exists():
-        train(parse_recipe(dict(recipe), name), folder, resume=True, progress=Stages())
+        train(recipe, folder, resume=True, progress=Stages())
     return folder
 
 
@@ -56,7 +56,7 @@ class Pair:
     def trained(cls, name: str, recipe: Mapping[str, Any]) -> "Pair":
         """Train a pair by a recipe, and keep nothing else."""
         with TemporaryDirectory() as working:
-            return cls.of(run_of(name, recipe, Path(working, "run")))
+            return cls.of(run_of(parse_recipe(dict(recipe), name), Path(working, "run")))
 
     @classmethod
     def of(cls, run: Path, precision: Precision = "fp32") -> "Pair":

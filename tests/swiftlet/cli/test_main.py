@@ -231,11 +231,17 @@ def test_bad_arguments_are_refused_in_one_sentence(
         ("tune {index} --queries absent --qrels absent", "absent: there is no such file"),
         ("export encoder model --out {index}", "exists; choose another place"),
         ("export verify model absent", "absent is not a directory"),
+        ("export ./absent --out {out}", "./absent does not exist"),
+        ("export encoder ./absent --out {out}", "./absent does not exist"),
+        ("export reranker {recipe} --out {out}", "recipe.toml is a file; a model's directory is"),
+        ("export router ./absent --out {out}", "./absent does not exist"),
+        ("export model --out {out} --max-tokens 0", "0 is not in the range"),
         *(
             (command, "is not installed: run pip install")
             for command in (
                 "train {recipe} --out {out}",
                 "adapt {index} --out {out}",
+                "export {model} --out {out}",
                 "mcp {index}",
             )
         ),
@@ -253,6 +259,7 @@ def test_a_mistake_is_named_before_a_missing_package(
         monkeypatch.setitem(sys.modules, name, None)
     (tmp_path / "recipe.toml").touch()
     places = {"recipe": tmp_path / "recipe.toml", "out": tmp_path / "out", "index": index}
+    places["model"] = tmp_path  # a folder
     places["corpus"] = write_corpus(tmp_path / "corpus.jsonl")
     assert complaint in refusal(swiftlet(*command.format(**places).split()))
 
