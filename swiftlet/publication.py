@@ -134,12 +134,12 @@ def publish(artefact: Path, target: Path) -> None:
 
 
 def flush(directory: Path) -> None:
-    """Write all files of a directory to the disk.
+    """Write all files and folders of a directory to the disk.
 
     :raises OSError: When the file system refuses.
     """
     for entry in directory.rglob("*"):
-        if entry.is_file():
+        if entry.is_file() or entry.is_dir():
             descriptor = os.open(entry, os.O_RDONLY)
             try:
                 os.fsync(descriptor)
@@ -214,8 +214,10 @@ def storage_errors(place: Path) -> Iterator[None]:
         raise kind(f"cannot write {place}: {os.strerror(error.errno)}") from error
 
 
-def replace_file(path: Path, content: bytes) -> None:
+def replace_file(path: Path, content: bytes | bytearray) -> None:
     """Write a file in the place of an earlier one; an error leaves that as it was.
+
+    It is on the disk when this returns.
 
     :raises StorageError: When the file system refuses.
     """
@@ -227,6 +229,7 @@ def replace_file(path: Path, content: bytes) -> None:
                 file.flush()
                 os.fsync(file.fileno())
             partial.replace(path)
+            flush_directory(path.parent)
         finally:
             partial.unlink(missing_ok=True)
 
@@ -265,5 +268,9 @@ def _exchange(first: Path, second: Path) -> None:
     # in between leaves the earlier artefact under the name below.
     earlier = second.parent / f".{second.name}.earlier"
     second.rename(earlier)
-    first.rename(second)
+    try:
+        first.rename(second)
+    except OSError:
+        earlier.rename(second)
+        raise
     earlier.rename(first)
