@@ -1,11 +1,11 @@
 """Copies an index, with its changes at one moment, into one file."""
 
-import os
 import sqlite3
 import tarfile
 from contextlib import closing
 from pathlib import Path
 
+from swiftlet import disk
 from swiftlet.arguments import StrPath, path_of
 from swiftlet.errors import ArtefactError, InvalidArgumentError, StorageError
 from swiftlet.index.changes.last import LAST_FILE
@@ -17,13 +17,7 @@ from swiftlet.index.changes.log import (
     note_last,
 )
 from swiftlet.manifest import FILE_NAME, Manifest, load_manifest, read_manifest
-from swiftlet.publication import (
-    discard,
-    flush_directory,
-    locked_working_directory,
-    replace_file,
-    storage_errors,
-)
+from swiftlet.publication import discard, locked_working_directory, replace_file, storage_errors
 
 
 def snapshot(index: StrPath, out: StrPath, *, overwrite: bool = False) -> Manifest:
@@ -64,8 +58,8 @@ def snapshot(index: StrPath, out: StrPath, *, overwrite: bool = False) -> Manife
                     continue
                 if read_manifest(index, "index") == before:  # else a merge has replaced the index
                     break
-            archive.replace(out)
-            flush_directory(out.parent)
+            disk.rename(archive, out)
+            disk.sync(out.parent)
         finally:
             discard(working)
     return manifest
@@ -73,7 +67,7 @@ def snapshot(index: StrPath, out: StrPath, *, overwrite: bool = False) -> Manife
 
 def _write(archive: Path, index: Path, manifest: Manifest, working: Path) -> None:
     name = index.resolve().name
-    with archive.open("wb") as file:
+    with disk.opened(archive) as file:
         with tarfile.open(fileobj=file, mode="w") as tar:
             for part in (FILE_NAME, *manifest.files):
                 tar.add((index / part).resolve(), f"{name}/{part}", recursive=False)
@@ -83,8 +77,7 @@ def _write(archive: Path, index: Path, manifest: Manifest, working: Path) -> Non
             # Unpacked over the index, the archive replaces its later changes: these are in a log
             # that SQLite would take for the log of the file above.
             tar.addfile(tarfile.TarInfo(f"{name}/{CHANGES_FILE}-wal"))
-        file.flush()
-        os.fsync(file.fileno())
+        disk.sync(file)
 
 
 def _copy_changes(index: Path, out: Path, manifest: Manifest) -> None:

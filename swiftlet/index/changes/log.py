@@ -12,10 +12,11 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
+from swiftlet import disk
 from swiftlet.errors import (
     CorruptIndexError,
     ReadOnlyStorageError,
@@ -220,8 +221,8 @@ class ChangesWriter:
         self._directory, self._content = directory, content
         self._path = directory / CHANGES_FILE
         self._connection: sqlite3.Connection | None = None
-        self._last = -1
-        """The descriptor of `LAST_FILE`, while the connection is open."""
+        self._last: IO[bytes] | None = None
+        """`LAST_FILE`, while the connection is open."""
 
     def append(self, changes: Sequence[Change]) -> None:
         """Write all changes or none; they are on the disk when this returns.
@@ -242,7 +243,7 @@ class ChangesWriter:
                     "INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows
                 )
                 self._commit(connection)
-                self._note(LastChange(number, found).line(self._content))
+                self._note(LastChange(number, found))
         except BaseException:
             # SQLite may have opened the file for reading only, and would leave it so.
             self.close()
@@ -250,11 +251,10 @@ class ChangesWriter:
 
     def close(self) -> None:
         """Close the files, if they are open."""
-        connection, last = self._connection, self._last
-        self._connection, self._last = None, -1
-        if connection is not None:
-            connection.close()
-            os.close(last)
+        for file in (self._connection, self._last):
+            if file is not None:
+                file.close()
+        self._connection = self._last = None
 
     def _commit(self, connection: sqlite3.Connection) -> None:
         try:
@@ -267,17 +267,17 @@ class ChangesWriter:
                 "written: write them again"
             ) from error
 
-    def _note(self, line: bytes) -> None:
-        # Not flushed: after a power cut, an earlier line is right, too.
+    def _note(self, last: LastChange) -> None:
+        # Not synced: after a power cut, an earlier line is right, too.
         try:
-            if os.pwrite(self._last, line, 0) == len(line):
+            if self._last and disk.overwrite(self._last, last.line(self._content)):
                 return
-            problem = "too few bytes"
+            problem = "it takes a part of a line only"
         except OSError as error:
             problem = error.strerror
         path = self._directory / LAST_FILE
         with suppress(OSError):
-            path.unlink()  # half a line would be taken for an altered one
+            disk.remove(path)  # half a line would be taken for an altered one
         raise UnfinishedWriteError(
             f"cannot write {path}: {problem}; the changes are written, but a damage to them might "
             "not be noticed: write them again"
@@ -286,13 +286,13 @@ class ChangesWriter:
     def _open(self) -> sqlite3.Connection:
         if not self._path.exists():
             make_changes(self._directory, self._content)
-        connection = _connect(f"{self._path.absolute().as_uri()}?mode=rw")
+        connection = disk.database(self._path, isolation_level=None, check_same_thread=False)
         try:
             check_base(connection, self._path, self._content)
             connection.execute("PRAGMA synchronous = FULL")
             if read_last(self._directory, self._content) is None:
                 note_last(connection, self._directory, self._content)
-            self._last = os.open(self._directory / LAST_FILE, os.O_WRONLY)
+            self._last = disk.opened(self._directory / LAST_FILE, "r+b", buffering=0)
         except BaseException:
             connection.close()
             raise
@@ -315,9 +315,9 @@ def make_changes(directory: Path, content: str) -> None:
     made[_WAL_VERSIONS] = b"\2\2"
     with storage_errors(path):
         for left in directory.glob(".changes.*partial"):  # by a writer that was killed
-            left.unlink()
+            disk.remove(left)
         # SQLite would take a removed file's log for the log of this file.
-        path.with_name(f"{CHANGES_FILE}-wal").unlink(missing_ok=True)
+        disk.remove(path.with_name(f"{CHANGES_FILE}-wal"), missing_ok=True)
         replace_file(path, made)
 
 

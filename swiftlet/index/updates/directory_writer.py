@@ -1,6 +1,5 @@
 """Changes an index: puts documents, deletes them, and merges the changes into a new base."""
 
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
@@ -10,6 +9,7 @@ from threading import Lock
 import numpy as np
 from typing_extensions import override
 
+from swiftlet import disk
 from swiftlet.address import Address
 from swiftlet.arguments import StrPath, place_of, whole_number
 from swiftlet.encoders.encoder import directory_of
@@ -151,7 +151,7 @@ class IndexWriter(Writer):
                 return False
             artefact = self._working / "artefact"
             try:
-                artefact.mkdir()
+                disk.make_directory(artefact)
                 place = self.index, artefact, last
                 if merge is None:
                     encoder = self._preparation.encoder(manifest)
@@ -236,9 +236,9 @@ class IndexWriter(Writer):
         self._files.close()
 
     def _clear_merge(self) -> None:
-        shutil.rmtree(self._working / "artefact", ignore_errors=True)
+        disk.remove_tree(self._working / "artefact", ignore_errors=True)
         with suppress(OSError):
-            (self._working / EMBEDDINGS_FILE).unlink()
+            disk.remove(self._working / EMBEDDINGS_FILE)
 
 
 class _Files:
