@@ -29,6 +29,11 @@ def write(path: Path, content: bytes | memoryview | str) -> None:
     path.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
+def overwrite(file: IO[Any], content: bytes) -> bool:
+    """Write the beginning of an open file at once; false if only a part of it was written."""
+    return os.pwrite(file.fileno(), content, 0) == len(content)
+
+
 def sync(place: Path | IO[Any]) -> None:
     """Write a file to the disk, or the names in a directory, without its files."""
     if not isinstance(place, Path):
@@ -64,7 +69,11 @@ def exchange(first: Path, second: Path) -> None:
     # in between leaves the earlier artefact under the name below.
     earlier = second.parent / f".{second.name}.earlier"
     rename(second, earlier)
-    rename(first, second)
+    try:
+        rename(first, second)
+    except OSError:
+        rename(earlier, second)
+        raise
     rename(earlier, first)
 
 
