@@ -1,6 +1,5 @@
 """Small encoders that experiments train, export and evaluate by exact search."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
@@ -39,7 +38,7 @@ def distilled(settings: Mapping[str, Any], run: Path, cache: Path | None = None)
 
     :param cache: Where the teacher's embeddings are kept, which other runs can share.
     """
-    recipe = Distillation.model_validate_json(json.dumps(settings))
+    recipe = Distillation.model_validate(settings, strict=False)  # TOML has lists, not tuples
     if not (run / "manifest.json").exists():
         distill(recipe, run, teacher_embeddings=cache, resume=True, progress=Stages())
     return recipe

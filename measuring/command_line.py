@@ -13,6 +13,8 @@ from typing import Any, NoReturn
 
 from typing_extensions import override
 
+from swiftlet.errors import RetrievalError
+
 REFUSED = 2
 HELP = {
     "data": "folder of the collections; made by python -m experiments.data --out DATA",
@@ -32,7 +34,7 @@ HELP = {
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class LoadTestError(Exception):
+class LoadTestError(RetrievalError):
     """A load test cannot run; the message names the culprit and the bound."""
 
 

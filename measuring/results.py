@@ -66,21 +66,7 @@ def overview() -> str:
     """The page of all results."""
     raw = {file.stem: json.loads(file.read_text("utf-8")) for file in RESULTS.glob("*.json")}
     template = str(OVERVIEW.relative_to(ROOT)) + ".j2"
-    return rendered(template, {"raw": raw, "cell": cell}) + "\n"
-
-
-def cell(page: str, column: str, *row: str) -> str:
-    """The cell of a table in a page of docs/results/, in the row that has the cells `row`."""
-    head: list[str] = []
-    for line in [*(RESULTS / page).read_text("utf-8").splitlines(), ""]:
-        cells = [each.strip() for each in line.strip("|").split("|")] if "|" in line else []
-        if not cells:
-            head = []
-        elif not head:
-            head = cells
-        elif column in head and set(row) <= set(cells):
-            return cells[head.index(column)]
-    raise LookupError(f"{page} has no table with {column} and a row {row}")
+    return rendered(template, {"raw": raw}) + "\n"
 
 
 def alternating(sides: Iterable[Side], rounds: int) -> Iterator[Side]:

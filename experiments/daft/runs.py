@@ -95,7 +95,9 @@ def record_of(options: Namespace, name: str, seed: int) -> Figures:
     # All weights of all runs would fill a disk. The query encoder's are kept for the latencies.
     for each in (CHECKPOINT, BEST, STAGES, "document_encoder"):
         shutil.rmtree(folder / "run" / each, ignore_errors=True)
-    return dict(rounded(record))
+    # More digits would be noise, and the file is kept.
+    rounded = json.loads(json.dumps(record), parse_float=lambda each: float(f"{float(each):.5g}"))
+    return dict(rounded)
 
 
 def verdict(log: LoggedRun) -> str | None:
@@ -119,15 +121,3 @@ def stages_of(log: LoggedRun) -> Figures:
         paces = np.diff([each.values["seconds"] for each in steps]) / np.diff(passed)
         stage["seconds_a_step"] = float(np.median(paces)) if len(paces) else None
     return stages
-
-
-def rounded(value: Any) -> Any:
-    """Five digits of each number: more would be noise, and the file is kept."""
-    match value:
-        case float():
-            return float(f"{value:.5g}")
-        case dict():
-            return {key: rounded(each) for key, each in value.items()}
-        case list() | tuple():
-            return [rounded(each) for each in value]
-    return value
