@@ -22,6 +22,7 @@ from service.routes.rerank import rerank_router
 from service.routes.search import batch_router, search_router
 from service.routes.writes import writes_router
 from service.sight.metrics import CLIENT_LEFT, UNKNOWN_ROUTE, Metrics
+from service.wire.body import JsonRoute
 from service.wire.connection import UnreadAnswers
 from service.wire.keys import ApiKey
 from service.wire.openapi import openapi_of, problems
@@ -121,6 +122,9 @@ def _include(app: FastAPI, router: APIRouter, key: ApiKey | None) -> None:
     if key is None:
         app.include_router(router)
     else:
+        for route in router.routes:
+            if isinstance(route, JsonRoute):
+                route.key = key  # FastAPI reads a body before it runs dependencies
         app.include_router(
             router,
             dependencies=[Depends(key)],

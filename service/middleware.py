@@ -12,8 +12,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.live.state import ServiceState
 from service.sight.metrics import CLIENT_LEFT, UNKNOWN_ROUTE, Metrics
+from service.wire.body import check_fields
 from service.wire.context import RequestContext
-from service.wire.problems import NotReadyError, problem_response
+from service.wire.problems import InvalidRequestError, NotReadyError, problem_response
 
 if TYPE_CHECKING:  # its packages come with an extra
     from service.sight.tracing import Tracing
@@ -59,12 +60,15 @@ class RequestContextMiddleware:
         if method == "HEAD":
             # Every GET route answers it; the server sends no body to it.
             scope = {**scope, "method": "GET"}
+        # FastAPI parses cookies and query strings for every route.
+        headers = [header for header in scope["headers"] if header[0] != b"cookie"]
         context = RequestContext("", perf_counter())
-        for name, value in scope["headers"]:
+        for name, value in headers:
             if name == b"x-request-id" and _SANE_REQUEST_ID.fullmatch(value):
                 context.request_id = value.decode()  # the client's own
         context.request_id = context.request_id or f"{getrandbits(64):016x}"
-        scope["state"] = {**scope.get("state", {}), "context": context}
+        state = {**scope.get("state", {}), "context": context}
+        scope = {**scope, "headers": headers, "state": state}
         status = 0
 
         async def send_with_headers(message: Message) -> None:
@@ -77,7 +81,10 @@ class RequestContextMiddleware:
         self._metrics.in_flight.inc()
         try:
             try:
+                check_fields(scope["query_string"].count(b"&") + 1, "query string", "parameters")
                 await self._app(scope, receive, send_with_headers)
+            except InvalidRequestError as error:
+                await problem_response(error, context)(scope, receive, send_with_headers)
             except ClientDisconnect:
                 pass  # no client is left to answer
             except asyncio.CancelledError as error:

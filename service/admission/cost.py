@@ -14,6 +14,9 @@ class SearchCost:
     these to what an ordinary search takes.
     """
 
+    per_character: float = 0.000004
+    """Each character of a text that is read for its tokens and words."""
+
     per_hit: float = 0.00005
     """Each further document of an answer: its title, its metadata and its passage are read."""
 
@@ -26,6 +29,9 @@ class SearchCost:
     most_sentences: int = 50
     """A request for the nearest sentences of more passages is refused."""
 
+    beside_loop: float = 0.021
+    """What takes as long as stored texts or a model need: more than the event loop may run."""
+
     last_pair: float = 0.05
     """A pair of query and passage may take the re-ranker longer than expected: a search that was
     found may be answered this much later."""
@@ -35,11 +41,13 @@ class SearchCost:
         seconds = (asked.offset + asked.top_k) * self.per_hit + searcher.parts.waiting_seconds
         if asked.group_by is not None:
             seconds *= self.searches_per_group * asked.group_size
+        seconds += len(asked.query) * self.per_character
         if asked.highlight == "sentence":
             seconds += asked.top_k * self.per_sentence
         if asked.rerank is None or searcher.reranker is None:
             return seconds, 0.0
-        return seconds + asked.rerank * searcher.reranker.seconds, self.last_pair
+        seconds += self.beside_loop + asked.rerank * searcher.reranker.seconds
+        return seconds, self.last_pair
 
 
 COST = SearchCost()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from threading import Barrier, Lock
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from starlette.requests import ClientDisconnect
@@ -29,6 +29,9 @@ _PATIENCE_SECONDS = 0.05
 
 _SHORTEST_SHARE_SECONDS, _LONGEST_SHARE_SECONDS = 0.005, 0.02
 """How long the event loop searches, if there is so much to do, before it reads requests again."""
+
+_SECONDS_AFTER_LONG_CALL = 1.0
+"""How long the event loop runs no calls after one that took more processor time than its share."""
 
 
 @dataclass(slots=True, eq=False)
@@ -178,7 +181,8 @@ class SearchExecutor:
 
     Idle threads take calls first; while all are busy, the event loop runs calls itself, and on one
     core it runs them all. docs/results/smaller.md has the effect of each part. A call that
-    would hold up the event loop for too long runs on one more thread, in its place.
+    would hold up the event loop for too long runs on one more thread, in its place. So do all
+    calls for a second after one that has held it up.
     """
 
     def __init__(self, threads: int, *, max_queued: int = DEFAULT_MAX_QUEUED) -> None:
@@ -190,7 +194,7 @@ class SearchExecutor:
         self._idle = threads - 1
         self._lock = Lock()
         self._loop_is_scheduled = False
-        self._share_ended = 0.0
+        self._share_ended = self._no_call_before = 0.0
 
     async def map(
         self,
@@ -285,12 +289,17 @@ class SearchExecutor:
         share = max(began - self._share_ended, _SHORTEST_SHARE_SECONDS)
         end = began + min(share, _LONGEST_SHARE_SECONDS)
         while (call := self.queue.next()) is not None:
-            if call.request.expected_seconds > _LONGEST_SHARE_SECONDS:
+            is_long = call.request.expected_seconds > _LONGEST_SHARE_SECONDS
+            if is_long or began < self._no_call_before:
                 loop = asyncio.get_running_loop()
                 self._instead_of_loop.submit(self._run_instead, call, loop)
                 return
+            processor_seconds = -thread_time()
             call.request.run(call, on_loop=True)
+            processor_seconds += thread_time()
             self._share_ended = perf_counter()
+            if processor_seconds > _LONGEST_SHARE_SECONDS:
+                self._no_call_before = self._share_ended + _SECONDS_AFTER_LONG_CALL
             if self._share_ended >= end:
                 break
         self._go_on()

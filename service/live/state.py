@@ -9,6 +9,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request, Response
 
+from service.admission.cost import COST
 from service.admission.executor import Argument, SearchExecutor
 from service.live.suggestions import Suggestions
 from service.wire.body import json_response
@@ -155,7 +156,11 @@ class Service:
     ) -> Response:
         """The JSON that `write` makes of `argument`, on a thread of the executor, in time."""
         (completed,) = await self.executor.map(
-            write, [argument], deadline=self.deadline(request), receive=request.receive
+            write,
+            [argument],
+            deadline=self.deadline(request),
+            expected_seconds=COST.beside_loop,
+            receive=request.receive,
         )
         return json_response(completed.result)
 

@@ -12,6 +12,7 @@ from fastapi import APIRouter, FastAPI
 from fastapi.responses import HTMLResponse, JSONResponse
 from pydantic_core import to_json
 
+from service.wire.body import beside_loop
 from service.wire.openapi import problems
 from service.wire.problems import PROBLEMS
 
@@ -58,12 +59,12 @@ def documentation_router(app: FastAPI) -> APIRouter:
     @router.get("/openapi.json", response_class=JSONResponse, responses=problems(ready=False))
     async def openapi() -> JSONResponse:
         """Give this document."""
-        return JSONResponse(app.openapi())
+        return JSONResponse(await beside_loop(app.openapi))
 
     @router.get("/docs", response_class=HTMLResponse, responses=problems(ready=False))
     async def docs() -> HTMLResponse:
         """Give this document as a page."""
-        page = _HEAD + "\n".join(_body(app.openapi()))
+        page = _HEAD + "\n".join(_body(await beside_loop(app.openapi)))
         return HTMLResponse(page, headers={"Content-Security-Policy": _POLICY})
 
     return router

@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field
 from pydantic_core import to_json
 from starlette.responses import Response
 
+from service.admission.cost import COST
 from service.admission.executor import Completed
 from service.live.state import LoadedIndex, Service
 from service.wire.answers import EmbeddingsAnswer, ModelAnswer, ModelsAnswer
@@ -95,11 +96,13 @@ def embeddings_router(service: Service) -> APIRouter:
         texts, size, began = [*enumerate(asked.input)], limits.max_batch_queries, context.began
         completed: list[Completed[_Encoded]] = []
         # A piece takes the places of one batch in the queue, and has the time of one.
+        longest = max(map(len, asked.input))
         for first in range(0, len(texts), size):
             completed += await service.executor.map(
                 encode,
                 texts[first : first + size],
                 deadline=began + limits.timeout_ms / 1000,
+                expected_seconds=longest * COST.per_character,
                 receive=request.receive,
             )
             began = perf_counter()

@@ -9,7 +9,7 @@ from service.live.reload import Reloader
 from service.live.state import ready_service
 from service.sight.metrics import Metrics
 from service.wire.answers import HealthAnswer, ReloadAnswer
-from service.wire.body import JsonRoute
+from service.wire.body import JsonRoute, beside_loop
 from service.wire.openapi import problems
 from service.wire.problems import ReloadRefusedError
 from service.wire.requests import RequestModel
@@ -34,12 +34,16 @@ async def ready() -> HealthAnswer:
 async def metrics(request: Request) -> Response:
     """The metrics for Prometheus."""
     figures: Metrics = request.app.state.metrics
-    figures.update(request.app.state.service)
     try:
         encode, media_type = choose_encoder(request.headers.get("accept", ""))
     except (TypeError, ValueError):  # a version that is no number
         encode, media_type = choose_encoder("")
-    return Response(encode(figures.registry), media_type=media_type)
+
+    def written() -> bytes:
+        figures.update(request.app.state.service)
+        return encode(figures.registry)
+
+    return Response(await beside_loop(written), media_type=media_type)
 
 
 class ReloadRequest(RequestModel):

@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field
 from pydantic_core import to_json
 from starlette.responses import Response
 
+from service.admission.cost import COST
 from service.live.state import Service
 from service.wire.answers import RerankAnswer, TextScore
 from service.wire.body import JsonRoute, json_response
@@ -82,7 +83,7 @@ def rerank_router(service: Service) -> APIRouter:
             partial(_scores, partial(score, asked.query), deadline),
             [texts[first::num_parts] for first in range(num_parts)],
             deadline=deadline,
-            expected_seconds=len(texts) / num_parts * reranker.seconds,
+            expected_seconds=COST.beside_loop + len(texts) / num_parts * reranker.seconds,
             receive=request.receive,
         )
         context.searches += (

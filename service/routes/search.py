@@ -25,12 +25,21 @@ from service.wire.problems import (
     TooManyQueriesError,
 )
 from service.wire.refusals import shown
-from service.wire.requests import Limits, SearchFields, check_query_string, search_model
+from service.wire.requests import (
+    MEBIBYTE,
+    Limits,
+    SearchFields,
+    check_query_string,
+    search_model,
+)
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.search.groups import GroupedResult
 from swiftlet.search.request import OPTIONS, SearchRequest
 from swiftlet.search.searcher import Searcher
 from swiftlet.types import Hit, SearchResult
+
+LARGEST_ANSWER_BYTES = 64 * MEBIBYTE
+"""Of the hits of a batch; 10,000 ordinary documents have 6 MB."""
 
 _LONGEST_OFFSET = 9
 _RANKING = [name for name, option in OPTIONS.items() if option.ranks]
@@ -123,8 +132,17 @@ async def _answer_each(service: Service, request: Request, asked: SearchFields) 
         )
     searches = [asked.request(query) for query in asked.queries]
     loaded, found = await _find_each(service, request, searches, asked.timeout_ms)
-    results = b",".join(b'{"hits":%b}' % each.hits for each in found)
-    return json_response(b'{"results":[%b],"index":"%b"}' % (results, loaded.generation.encode()))
+    size_bytes = sum(len(each.hits) for each in found)
+    if size_bytes > LARGEST_ANSWER_BYTES:
+        raise InvalidRequestError(
+            "top_k",
+            f"the documents that were found have {size_bytes} bytes; at most "
+            f"{LARGEST_ANSWER_BYTES} are answered: ask for fewer documents",
+        )
+    results = b'},{"hits":'.join(each.hits for each in found)
+    return json_response(
+        b'{"results":[{"hits":%b}],"index":"%b"}' % (results, loaded.generation.encode())
+    )
 
 
 async def _answer(service: Service, request: Request, asked: SearchFields, name: str) -> Response:
@@ -207,7 +225,8 @@ async def _find_each(
     service: Service, request: Request, searches: Sequence[SearchRequest], timeout_ms: int
 ) -> tuple[LoadedIndex, list[_Found]]:
     """On the event loop: the index that answered, and the hits of searches for several queries."""
-    loaded, context, asked = service.state.loaded, request.state.context, searches[0]
+    loaded, context = service.state.loaded, request.state.context
+    asked = max(searches, key=lambda each: len(each.query))  # else they are alike
     if asked.rerank is not None and loaded.searcher.reranker is None:
         raise InvalidRequestError(
             "rerank",
@@ -252,17 +271,17 @@ def _find_on_thread(loaded: LoadedIndex, deadline: float, asked: SearchRequest) 
     if asked.group_by is not None:
         found = loaded.searcher.search_groups(asked, deadline=deadline, cache=loaded.cache)
         hits = [group.hits[0] for group in found.groups]
-        listed = [
-            {"value": group.value, "hits": [_hit_fields(hit, asked) for hit in group.hits]}
+        listed = (
+            b'{"value":%b,"hits":%b}'
+            % (to_json(group.value, inf_nan_mode="null"), _written(group.hits, asked))
             for group in found.groups
-        ]
-        groups = to_json(listed, inf_nan_mode="null")
+        )
+        groups = b"[%b]" % b",".join(listed)
     else:
         found = loaded.searcher.search(asked, deadline=deadline, cache=loaded.cache)
         hits, num_reranked = found.hits, found.num_reranked
     return _Found(
-        # JSON has no NaN: one in a document's metadata must not make the answer invalid.
-        to_json([_hit_fields(hit, asked) for hit in hits], inf_nan_mode="null"),
+        _written(hits, asked),
         groups,
         len(hits),
         num_reranked,
@@ -270,6 +289,13 @@ def _find_on_thread(loaded: LoadedIndex, deadline: float, asked: SearchRequest) 
         found.stage_seconds,
         None if loaded.cache is None or asked.mode == "lexical" else found.cached,
     )
+
+
+def _written(hits: Sequence[Hit], asked: SearchRequest) -> bytes:
+    """Hits as JSON, one at a time, since writing holds the interpreter lock."""
+    # JSON has no NaN: one in a document's metadata must not make the answer invalid.
+    written = (to_json(_hit_fields(hit, asked), inf_nan_mode="null") for hit in hits)
+    return b"[%b]" % b",".join(written)
 
 
 def _hit_fields(hit: Hit, asked: SearchRequest) -> dict[str, Any]:

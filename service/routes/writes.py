@@ -59,7 +59,8 @@ _DOCUMENT = {
 
 
 class _WriteRoute(JsonRoute):
-    most_values = 1_000_000  # a thousand documents with rich metadata have fewer
+    most_values = 65_536  # a thousand documents with rich metadata have fewer
+    remedy = "send fewer at once"
     refuses_overload = False
 
 

@@ -82,7 +82,7 @@ def test_a_single_text_is_a_list_of_one(client: httpx.Client) -> None:
         (
             {"input": [[*range(99)]] * 999},
             413,
-            "values, keys and lists; texts are expected, and no",
+            "values, objects and lists; texts are expected, and no",
         ),
         ({"input": ["a", 1]}, 422, "input[1] is 1; a text of 1 to 10000 characters"),
         ({"input": None}, 422, "input is null; a text, or a list of 1 to 2048 texts is expected"),

@@ -27,7 +27,9 @@ from swiftlet.index.columns.columns import (
 MOST_VALUES = 256
 """The values that a filter may compare with, in all."""
 
-_DEEPEST = 16
+_DEEPEST, _LARGEST = 16, 2_048
+"""The levels of a filter, and the values, objects and lists that are parsed to count its values."""
+
 _RANGES = ("gt", "gte", "lt", "lte")
 _OPERATORS = ("eq", "any", "all", "none", *_RANGES, "exists", "prefix")
 _KINDS = {b"b": "true or false", b"n": "numbers", b"s": "texts", b"d": "dates"}
@@ -80,6 +82,18 @@ def parse_filter(value: object) -> Filter:
     """
     if isinstance(value, Filter):
         return value
+    size, waiting = 0, [value]
+    while waiting and (size := size + 1) <= _LARGEST:
+        inner = waiting.pop()
+        if isinstance(inner, Mapping):
+            waiting += inner.values()
+        elif isinstance(inner, list | tuple):
+            waiting += inner
+    if size > _LARGEST:
+        raise FilterError(
+            f"the filter has more than {_LARGEST} values, objects and lists; at most {MOST_VALUES} "
+            "values and conditions are expected"
+        )
     parsed = _parse(value, 1)
     count = sum(len(condition.keys) for condition in conditions(parsed))
     if count > MOST_VALUES:

@@ -14,7 +14,9 @@ from swiftlet.types import Document, Span
 EXACT_BELOW = 4
 """Shorter words must be typed without an error: with one, they match too many words."""
 
-_WRITER_BYTES = 50_000_000
+_WRITER_BYTES, _CHARACTERS_AT_ONCE, _CHARACTERS_A_TITLE = 50_000_000, 8_000_000, 100
+"""Titles are committed before they fill the memory of the writer. Else the next one would wait for
+its segment to be written, and hold the interpreter lock meanwhile, which `commit` does not."""
 _DEPTH = 100
 """Titles that are ordered in Python; tantivy orders them by `_TYPED` and `_FIRST` before."""
 _TYPED, _FIRST, _WHOLE = 1.0, 0.25, 0.125
@@ -48,16 +50,20 @@ class TitleIndex:
         schema.add_text_field(_BEGINNING, tokenizer_name=_TOKENIZER, index_option="basic")
         schema.add_text_field(_ID, True, tokenizer_name="raw", index_option="basic")
         schema.add_text_field(_ALL, tokenizer_name="raw", index_option="basic")
-        schema.add_integer_field(_SAME, indexed=True)
+        schema.add_integer_field(_SAME, stored=True, indexed=True)
         self._schema = schema.build()
         self._index = tantivy.Index(self._schema)
         self._index.register_tokenizer(_TOKENIZER, self._analysis.analyser)
-        writer = self._index.writer(_WRITER_BYTES, 1)
+        writer, characters = self._index.writer(_WRITER_BYTES, 1), 0
         for titles in base.all_titles():
             if not is_wanted():
                 break
             for document_id, title in titles:
                 self._add(writer, document_id, title)
+                characters += len(title) + _CHARACTERS_A_TITLE
+                if characters > _CHARACTERS_AT_ONCE:
+                    writer.commit()
+                    characters = 0
         self._commit(writer)
 
     def follow(self, changed: Mapping[str, Document | None]) -> None:
@@ -99,7 +105,7 @@ class TitleIndex:
                 document: Any = searcher.doc(address)
                 title = bytes(document.get_first(_SHOWN)).decode()
                 document_id = document.get_first(_ID)
-                if (same := _same(title)) not in new:
+                if (same := document.get_first(_SAME)) not in new:
                     new[same] = (-score, len(title), title), document_id, title
             found += new.values()
             if len(hits) < _DEPTH:

@@ -15,10 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swiftlet.encoders import LOOKUP_QUERY_ENCODER
-from swiftlet.errors import InvalidArgumentError
+from swiftlet.errors import FilterError, InvalidArgumentError
 from swiftlet.index.building.build import BuildSettings, build_index
 from swiftlet.index.columns.columns import Columns, field_keys, value_of, write_columns
-from swiftlet.index.columns.filters import MOST_VALUES, check_fields, parse_filter, passing
+from swiftlet.index.columns.filters import (
+    MOST_VALUES,
+    check_fields,
+    conditions,
+    parse_filter,
+    passing,
+)
 from swiftlet.index.parts import FixedIndex
 from swiftlet.search.searcher import Searcher
 from swiftlet.types import Document
@@ -127,6 +133,26 @@ def test_a_filter_keeps_the_documents_for_which_it_holds(columns, filter_, expec
 def test_a_filter_that_makes_no_sense_is_refused_in_one_sentence(columns, filter_, message):
     with pytest.raises(InvalidArgumentError, match=message):
         found(columns, filter_)
+
+
+@pytest.mark.parametrize(
+    "filter_",
+    [
+        {"n": {"any": [1] * 1_000_000}},
+        {"and": [{}] * 2_048},
+        {str(n): 1 for n in range(2_048)},
+        {"or": [{"and": [{"not": {}}] * 64}] * 64},
+    ],
+    ids=["values", "objects", "fields", "levels"],
+)
+def test_a_filter_is_counted_before_it_is_parsed(filter_):
+    with pytest.raises(FilterError, match="more than 2048 values, objects and lists; at most 256"):
+        parse_filter(filter_)
+
+
+def test_a_filter_may_have_all_its_values_in_ranges_and_levels():
+    ranges = [{"not": {"n": {"gte": n, "lte": n}}} for n in range(MOST_VALUES)]
+    assert len(list(conditions(parse_filter({"or": ranges})))) == MOST_VALUES
 
 
 def test_a_filter_is_refused_beyond_its_depth():

@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from swiftlet.index.documents.store import SCHEMA, DocumentStore
+from swiftlet.index.lexical import titles as module
 from swiftlet.index.lexical.titles import TitleIndex, is_near
 from swiftlet.types import Document
 
@@ -44,6 +45,12 @@ def make_titles(tmp_path: Path) -> MakeTitles:
 
 def found(titles: TitleIndex, text: str, most: int = 8) -> list[str]:
     return [suggestion.title for suggestion in titles.find(text, most)]
+
+
+def test_titles_are_found_that_were_committed_one_at_a_time(make_titles, monkeypatch):
+    monkeypatch.setattr(module, "_CHARACTERS_AT_ONCE", 1)
+    titles = make_titles([f"{title} {number}" for number in range(3) for title in TITLES])
+    assert len(titles.find("volcano", 20)) == 12
 
 
 @pytest.mark.parametrize(
