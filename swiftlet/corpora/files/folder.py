@@ -158,7 +158,8 @@ def _parts(
 ) -> Iterator[Part | CollectionError]:
     """The document of a file, or the documents of the pages of a PDF.
 
-    An error stands for pages with pictures and no text, in a PDF with text on other pages.
+    An error stands for a part of the file that cannot be read: pages with pictures and no text, in
+    a PDF with text on other pages, or a file that is embedded in a Word file.
     """
     suffix, found = path.suffix.lower(), False
     if suffix in TEXT_SUFFIXES:
