@@ -16,6 +16,7 @@ TEXT_SUFFIXES = MARKDOWN_SUFFIXES | {".txt", ".rst"}
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 _HEADING = re.compile(r" {0,3}(#{1,6})[ \t](.*)")
+_MARKS = re.compile(r"^( {0,3})(#{1,6}[ \t]|`{3}|~{3})", re.MULTILINE)
 _UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*")
 _NO_PARAGRAPH = re.compile(r"\s*([-*+>|<]|\d+[.)]|$)| {4}|\t")
 _RST_UNDERLINE = re.compile(r"([-=~^\"#*+])\1{2,}[ \t]*")
@@ -105,6 +106,11 @@ def markdown_part(text: str, otherwise: str, title: str = "") -> Part:
     """
     first = next((each.name for each in headings(text[:_HEAD_CHARACTERS]) if each.name), "")
     return Part(text, title or first or otherwise, _sections(text, title))
+
+
+def as_text(text: str) -> str:
+    """A text in Markdown in which no line begins a heading or a block of code."""
+    return _MARKS.sub(r"\1\\\2", text)
 
 
 def _rst_title(text: str) -> str:

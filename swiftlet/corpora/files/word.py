@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
-from swiftlet.corpora.files.text import Part, markdown_part
+from swiftlet.corpora.files.text import Part, as_text, markdown_part
 from swiftlet.errors import CollectionError
 
 _HEADING = re.compile(r"heading ([1-9])")
@@ -21,12 +21,13 @@ _MOST_LEVELS = 6
 _OF_STRICT = b"http://purl.oclc.org/ooxml/"
 
 
-def word_parts(path: Path, content: bytes) -> Iterator[Part]:
+def word_parts(path: Path, content: bytes) -> Iterator[Part | CollectionError]:
     """The document of a Word file: paragraphs, tables, text boxes and notes.
 
-    Headers and footers, comments, deleted text and charts are left out.
+    Headers and footers, comments, deleted text and charts are left out. An error stands for files
+    of other kinds that are embedded in it as a part of the text.
 
-    :raises CollectionError: When it is damaged.
+    :raises CollectionError: When it is damaged, or embedded files are all that it has.
     """
     import docx
 
@@ -42,6 +43,13 @@ def word_parts(path: Path, content: bytes) -> Iterator[Part]:
         raise CollectionError(path, problem) from error
     if text := "\n\n".join(block for block in blocks if block.strip()):
         yield markdown_part(text, title or path.stem)
+    if embedded := sum(1 for _ in document.element.body.iter("{*}altChunk")):
+        files = "an embedded file is" if embedded == 1 else f"{embedded:,} embedded files are"
+        problem = f"{files} not read (altChunk): open it in Word and save it again"
+        error = CollectionError(path, problem)
+        if not text:
+            raise error
+        yield error
 
 
 def _is_strict(content: bytes) -> bool:
@@ -86,7 +94,7 @@ class _Reader:
         text = "".join(texts)
         level = self._level(paragraph)
         return [
-            f"{'#' * level} {' '.join(text.split())}" if level and text.strip() else text,
+            f"{'#' * level} {' '.join(text.split())}" if level and text.strip() else as_text(text),
             *below,
         ]
 
@@ -112,8 +120,9 @@ class _Reader:
     def _table(self, table: Any) -> list[str]:
         lines = list[str]()
         for row in _inner(table, "tr"):
-            cells = (" ".join(self.blocks(cell)).split() for cell in _inner(row, "tc"))
             if row.find("{*}trPr/{*}del") is None:
+                kept = (e for e in _inner(row, "tc") if e.find("{*}tcPr/{*}cellDel") is None)
+                cells = (" ".join(self.blocks(cell)).split() for cell in kept)
                 lines.append(f"| {' | '.join(map(' '.join, cells))} |")
         return ["\n".join(lines)]
 
