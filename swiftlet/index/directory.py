@@ -12,7 +12,7 @@ import numpy as np
 from swiftlet.encoders.encoder import Encoder
 from swiftlet.errors import ArtefactError, CorruptIndexError
 from swiftlet.index.changes.delta import Delta
-from swiftlet.index.changes.log import Change, Changes
+from swiftlet.index.changes.log import Changes
 from swiftlet.index.columns.columns import COLUMNS_FOLDER, Columns
 from swiftlet.index.documents.store import DocumentStore
 from swiftlet.index.lexical.index import LexicalIndex
