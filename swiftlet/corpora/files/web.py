@@ -64,10 +64,10 @@ _HEADINGS = re.compile(r"^#{1,6} ", re.MULTILINE)
 # of code, backslashes stay.
 _CODE_OR_ESCAPES = re.compile(
     r"""
-    ^(?P<fence>`{3,}) (?: .*? \n\s*(?P=fence)[^\S\n]*$ | .* )
-    | (?<![\\`])(?P<ticks>`+)(?!`) (?:(?!\n```).)*? (?<![\\`])(?P=ticks)(?!`)
+    ^(?P<fence>`{3,}) (?: .*? \n[^\S\n]*(?P=fence)[^\S\n]*$ | .* )
+    | (?<![\\`])(?P<ticks>`{1,9})(?!`) (?:(?!\n```).)*? (?<![\\`])(?P=ticks)(?!`)
     | ^(?P<start>[ ]{0,3}(?:\d{1,9})?)\\(?P<sign>[>+.)-])
-    | (?P<run>\\+)(?P<special>[*_`~\[\]<])
+    | (?<!\\)(?P<run>\\++)(?P<special>[*_`~\[\]<])
     """,
     re.MULTILINE | re.DOTALL | re.VERBOSE,
 )

@@ -13,7 +13,6 @@ from hashlib import sha256
 from pathlib import Path
 from re import compile as pattern
 from typing import Any, NamedTuple
-from unicodedata import normalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 from swiftlet import disk
 from swiftlet.errors import CorruptIndexError, StorageError
 from swiftlet.publication import save_array, storage_errors
+from swiftlet.text import in_form
 
 COLUMNS_FOLDER = "columns"
 """The folder of the columns in an index directory."""
@@ -137,7 +137,7 @@ def keys_of(metadata: Mapping[str, Any], *, composed: bool = True) -> set[bytes]
         elif isinstance(value, int | float):
             keys.add(number_key(path, value))
         elif isinstance(value, str):
-            keys.add(text_key(path, normalize("NFC", value) if composed else value))
+            keys.add(text_key(path, in_form("NFC", value) if composed else value))
             if moments := parse_date(value):
                 keys.add(date_key(path, moments[0]))
     return keys

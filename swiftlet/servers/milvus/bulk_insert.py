@@ -41,7 +41,8 @@ class Place:
         with extra("arrow"):
             from pyarrow import ArrowException, fs
         self._errors = ArrowException, OSError
-        self.name = re.sub("(?<=://).*@", "", place.partition("?")[0])  # without a password
+        scheme, colon, path = place.partition("?")[0].partition("://")
+        self.name = f"{scheme}{colon}{path.rpartition('@')[2]}"  # without a password
         try:
             if _IS_ADDRESS.match(place):
                 files, path = fs.FileSystem.from_uri(place)

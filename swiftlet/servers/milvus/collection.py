@@ -42,7 +42,7 @@ _NOT_FOUND = 100
 _CHECK = ": check that it runs, the host, the port, and whether it has TLS (milvus+tls://)"
 _REFUSALS = ("UNAUTHENTICATED", "PERMISSION_DENIED")
 _REFUSING = ("auth check failure", "unauthenticated", "permission deny", "privilege")
-_NO_DATABASE = re.compile(r"database[: ]?\S* (does )?not (found|exist)")
+_NO_DATABASE = re.compile(r"database[: ]?\S{0,255} (does )?not (found|exist)")
 
 
 class Collection:
