@@ -64,7 +64,11 @@ def exchange(first: Path, second: Path) -> None:
     # in between leaves the earlier artefact under the name below.
     earlier = second.parent / f".{second.name}.earlier"
     rename(second, earlier)
-    rename(first, second)
+    try:
+        rename(first, second)
+    except OSError:
+        rename(earlier, second)
+        raise
     rename(earlier, first)
 
 
@@ -98,9 +102,20 @@ def open_lock(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
 
 
-def database(path: Path, **options: Any) -> sqlite3.Connection:
-    """Open a SQLite file for writing; it is made if there is none."""
-    connection: sqlite3.Connection = sqlite3.connect(path, **options)
+def open_to_overwrite(path: Path) -> int:
+    """The descriptor of a file of which `overwrite` changes bytes in place."""
+    return os.open(path, os.O_WRONLY)
+
+
+def overwrite(descriptor: int, content: bytes) -> int:
+    """Write over the first bytes of an open file; returns how many were written."""
+    return os.pwrite(descriptor, content, 0)
+
+
+def database(path: Path, *, must_exist: bool = False, **options: Any) -> sqlite3.Connection:
+    """Open a SQLite file for writing; it is made if there is none, unless it `must_exist`."""
+    uri = f"{path.absolute().as_uri()}?mode={'rw' if must_exist else 'rwc'}"
+    connection: sqlite3.Connection = sqlite3.connect(uri, uri=True, isolation_level=None, **options)
     return connection
 
 

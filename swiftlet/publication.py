@@ -131,12 +131,12 @@ def publish(artefact: Path, target: Path) -> None:
 
 
 def flush(directory: Path) -> None:
-    """Write all files of a directory to the disk.
+    """Write all files and folders of a directory to the disk.
 
     :raises OSError: When the file system refuses.
     """
     for entry in directory.rglob("*"):
-        if entry.is_file():
+        if entry.is_file() or entry.is_dir():
             disk.sync(entry)
     disk.sync(directory)
 
@@ -195,8 +195,10 @@ def storage_errors(place: Path) -> Iterator[None]:
         raise kind(f"cannot write {place}: {os.strerror(error.errno)}") from error
 
 
-def replace_file(path: Path, content: bytes) -> None:
+def replace_file(path: Path, content: bytes | bytearray) -> None:
     """Write a file in the place of an earlier one; an error leaves that as it was.
+
+    It is on the disk when this returns.
 
     :raises StorageError: When the file system refuses.
     """
@@ -207,6 +209,7 @@ def replace_file(path: Path, content: bytes) -> None:
                 file.write(content)
                 disk.sync(file)
             disk.rename(partial, path)
+            disk.sync(path.parent)
         finally:
             disk.remove(partial, missing_ok=True)
 
