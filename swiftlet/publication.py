@@ -39,6 +39,7 @@ def check_target(target: Path, *, overwrite: bool, kind: str | None = None) -> N
     :param kind: The kind of the artefact that is to be written; None stands for any.
     :raises InvalidArgumentError: When `target` exists and is not to be overwritten, is a file, or
         is a directory that holds anything but an artefact, of this kind.
+    :raises StorageError: When it cannot be read.
     """
     if not target.exists():
         return
@@ -54,7 +55,8 @@ def check_target(target: Path, *, overwrite: bool, kind: str | None = None) -> N
         raise InvalidArgumentError(
             f"{target} is not overwritten: it has no manifest.json, so it is no artefact"
         )
-    earlier = _kind(target)
+    with storage_errors(target):
+        earlier = _kind(target)
     if kind is not None and earlier not in {None, kind}:
         raise InvalidArgumentError(
             f"{target} is not overwritten: it is an artefact of the kind {earlier!r}, and not "

@@ -45,8 +45,9 @@ def snapshot(index: StrPath, out: StrPath, *, overwrite: bool = False) -> Manife
         raise InvalidArgumentError(
             f"{out} exists; choose another place or pass --overwrite (in Python overwrite=True)"
         )
-    if out.exists() and not tarfile.is_tarfile(out):
-        raise InvalidArgumentError(f"{out} is not overwritten: it is no tar archive")
+    with storage_errors(out):
+        if out.exists() and not tarfile.is_tarfile(out):
+            raise InvalidArgumentError(f"{out} is not overwritten: it is no tar archive")
     if out.resolve().is_relative_to(index.resolve()):
         raise InvalidArgumentError(f"{out} is inside the index {index}; choose another place")
     with locked_working_directory(out) as working, storage_errors(out):
