@@ -29,6 +29,11 @@ def write(path: Path, content: bytes | memoryview | str) -> None:
     path.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
+def overwrite(file: IO[Any], content: bytes) -> bool:
+    """Write the beginning of an open file at once; false if only a part of it was written."""
+    return os.pwrite(file.fileno(), content, 0) == len(content)
+
+
 def sync(place: Path | IO[Any]) -> None:
     """Write a file to the disk, or the names in a directory, without its files."""
     if not isinstance(place, Path):
@@ -102,20 +107,9 @@ def open_lock(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
 
 
-def open_to_overwrite(path: Path) -> int:
-    """The descriptor of a file of which `overwrite` changes bytes in place."""
-    return os.open(path, os.O_WRONLY)
-
-
-def overwrite(descriptor: int, content: bytes) -> int:
-    """Write over the first bytes of an open file; returns how many were written."""
-    return os.pwrite(descriptor, content, 0)
-
-
-def database(path: Path, *, must_exist: bool = False, **options: Any) -> sqlite3.Connection:
-    """Open a SQLite file for writing; it is made if there is none, unless it `must_exist`."""
-    uri = f"{path.absolute().as_uri()}?mode={'rw' if must_exist else 'rwc'}"
-    connection: sqlite3.Connection = sqlite3.connect(uri, uri=True, isolation_level=None, **options)
+def database(path: Path, **options: Any) -> sqlite3.Connection:
+    """Open a SQLite file for writing; it is made if there is none."""
+    connection: sqlite3.Connection = sqlite3.connect(path, **options)
     return connection
 
 

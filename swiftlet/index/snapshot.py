@@ -17,12 +17,7 @@ from swiftlet.index.changes.log import (
     note_last,
 )
 from swiftlet.manifest import FILE_NAME, Manifest, load_manifest, read_manifest
-from swiftlet.publication import (
-    discard,
-    locked_working_directory,
-    replace_file,
-    storage_errors,
-)
+from swiftlet.publication import discard, locked_working_directory, replace_file, storage_errors
 
 
 def snapshot(index: StrPath, out: StrPath, *, overwrite: bool = False) -> Manifest:

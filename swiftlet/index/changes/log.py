@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -221,8 +221,8 @@ class ChangesWriter:
         self._directory, self._content = directory, content
         self._path = directory / CHANGES_FILE
         self._connection: sqlite3.Connection | None = None
-        self._last = -1
-        """The descriptor of `LAST_FILE`, while the connection is open."""
+        self._last: IO[bytes] | None = None
+        """`LAST_FILE`, while the connection is open."""
 
     def append(self, changes: Sequence[Change]) -> None:
         """Write all changes or none; they are on the disk when this returns.
@@ -243,7 +243,7 @@ class ChangesWriter:
                     "INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows
                 )
                 self._commit(connection)
-                self._note(LastChange(number, found).line(self._content))
+                self._note(LastChange(number, found))
         except BaseException:
             # SQLite may have opened the file for reading only, and would leave it so.
             self.close()
@@ -251,11 +251,10 @@ class ChangesWriter:
 
     def close(self) -> None:
         """Close the files, if they are open."""
-        connection, last = self._connection, self._last
-        self._connection, self._last = None, -1
-        if connection is not None:
-            connection.close()
-            os.close(last)
+        for file in (self._connection, self._last):
+            if file is not None:
+                file.close()
+        self._connection = self._last = None
 
     def _commit(self, connection: sqlite3.Connection) -> None:
         try:
@@ -268,12 +267,12 @@ class ChangesWriter:
                 "written: write them again"
             ) from error
 
-    def _note(self, line: bytes) -> None:
-        # Not flushed: after a power cut, an earlier line is right, too.
+    def _note(self, last: LastChange) -> None:
+        # Not synced: after a power cut, an earlier line is right, too.
         try:
-            if disk.overwrite(self._last, line) == len(line):
+            if self._last and disk.overwrite(self._last, last.line(self._content)):
                 return
-            problem = "too few bytes"
+            problem = "it takes a part of a line only"
         except OSError as error:
             problem = error.strerror
         path = self._directory / LAST_FILE
@@ -287,13 +286,13 @@ class ChangesWriter:
     def _open(self) -> sqlite3.Connection:
         if not self._path.exists():
             make_changes(self._directory, self._content)
-        connection = disk.database(self._path, must_exist=True, check_same_thread=False)
+        connection = disk.database(self._path, isolation_level=None, check_same_thread=False)
         try:
             check_base(connection, self._path, self._content)
             connection.execute("PRAGMA synchronous = FULL")
             if read_last(self._directory, self._content) is None:
                 note_last(connection, self._directory, self._content)
-            self._last = disk.open_to_overwrite(self._directory / LAST_FILE)
+            self._last = disk.opened(self._directory / LAST_FILE, "r+b", buffering=0)
         except BaseException:
             connection.close()
             raise

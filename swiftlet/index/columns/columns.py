@@ -241,7 +241,7 @@ def write_columns(folder: Path, metadata: Iterable[Mapping[str, Any]]) -> None:
     documents, keys, counts, lengths = [np.empty(0, np.int32)], bytearray(), [0], [0]
     try:
         # SQLite sorts more than fits into memory.
-        with closing(disk.database(sorting)) as database:
+        with closing(disk.database(sorting, isolation_level=None)) as database:
             database.execute("PRAGMA journal_mode = OFF")
             database.execute("PRAGMA synchronous = OFF")
             database.execute("CREATE TABLE entries (key BLOB, document INTEGER)")

@@ -112,7 +112,7 @@ def write_documents(
         disk.remove(path, missing_ok=True)
     with ExitStack() as opened:
         try:
-            connection = opened.enter_context(closing(disk.database(path)))
+            connection = opened.enter_context(closing(disk.database(path, isolation_level=None)))
             # The file is only read when it is complete; after a kill it is written again.
             connection.execute("PRAGMA journal_mode = OFF")
             connection.execute("PRAGMA synchronous = OFF")
