@@ -17,7 +17,13 @@ from swiftlet.index.changes.log import (
     note_last,
 )
 from swiftlet.manifest import FILE_NAME, Manifest, load_manifest, read_manifest
-from swiftlet.publication import discard, locked_working_directory, replace_file, storage_errors
+from swiftlet.publication import (
+    discard,
+    locked_working_directory,
+    replace_file,
+    storage_errors,
+    sync_name,
+)
 
 
 def snapshot(index: StrPath, out: StrPath, *, overwrite: bool = False) -> Manifest:
@@ -60,7 +66,7 @@ def snapshot(index: StrPath, out: StrPath, *, overwrite: bool = False) -> Manife
                 if read_manifest(index, "index") == before:  # else a merge has replaced the index
                     break
             disk.rename(archive, out)
-            disk.sync(out.parent)
+            sync_name(out)
         finally:
             discard(working)
     return manifest

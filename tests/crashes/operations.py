@@ -27,7 +27,7 @@ from swiftlet.manifest import (
     read_manifest,
     write_manifest,
 )
-from swiftlet.publication import published, writer_lock
+from swiftlet.publication import flush, published, writer_lock
 from swiftlet.search.searcher import Searcher
 from swiftlet.types import Document
 
@@ -145,14 +145,16 @@ def _snapshot(place: Place) -> None:
 
 
 def _restore(place: Place) -> None:
-    """As operations.md says: unpack beside the index, and give it the index's name."""
+    """As operations.md says: unpack beside the index, sync, and give it the index's name."""
     place.close()
     beside = place.root / "restored"
     shutil.rmtree(beside, ignore_errors=True)
     with tarfile.open(place.root / TAR) as tar:
         tar.extractall(beside, filter="data")
     load_manifest(beside / INDEX, "index")
+    flush(beside / INDEX)
     disk.exchange(beside / INDEX, place.index)
+    disk.sync(place.root)
     shutil.rmtree(beside)
 
 
