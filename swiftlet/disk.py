@@ -107,6 +107,11 @@ def copy_tree(path: Path, target: Path) -> None:
     shutil.copytree(path, target)
 
 
+def copy(path: Path, target: Path) -> None:
+    """Copy a file to a new one."""
+    shutil.copyfile(path, target)
+
+
 def open_lock(path: Path) -> int:
     """The descriptor of a file to lock, which is made if there is none."""
     return os.open(path, os.O_RDWR | os.O_CREAT, 0o644)

@@ -151,7 +151,7 @@ class Changes:
                 (number,),
             )
             for row in rows:
-                yield self._change(row)
+                yield self.change_of(row)
 
     def _one(self, query: str, *values: int) -> Row | None:
         """The first row that a query gives; None if there is none, or no file."""
@@ -196,7 +196,11 @@ class Changes:
         except OSError as error:
             raise CorruptIndexError(f"{error.filename} cannot be read: {error.strerror}") from error
 
-    def _change(self, row: Row) -> Change:
+    def change_of(self, row: Row) -> Change:
+        """The change that a row has.
+
+        :raises CorruptIndexError: When the row has been altered.
+        """
         number, document_id, found, *content = row
         if found != checksum(self._content, number, document_id, *content):
             raise CorruptIndexError(
