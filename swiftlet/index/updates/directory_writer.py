@@ -151,6 +151,7 @@ class IndexWriter(Writer):
                 return False
             artefact = self._working / "artefact"
             try:
+                self._clear_merge()  # one that failed may not have been able to
                 disk.make_directory(artefact)
                 place = self.index, artefact, last
                 if merge is None:
