@@ -26,7 +26,7 @@ from typing import Any
 os.environ["OMP_NUM_THREADS"] = "1"
 
 from benchmarks.peers import INT8_FILE, int8_directories
-from measuring.command_line import LoadTestError, existing, refuse, script_options
+from measuring.command_line import existing, refuse, script_options
 from measuring.http_client import Exchange, stage_times
 from measuring.load_figures import TOTAL, Figures
 from measuring.machine import describe_machine, processor_kind
@@ -35,6 +35,7 @@ from measuring.results import alternating, at_most, bound, spread, write_section
 from measuring.testbed import CLIENTS, PAGE, TITLE, Testbed, demo_index, one_by_one
 from measuring.traffic import sample_of
 from swiftlet import encoders
+from swiftlet.errors import RetrievalError
 from swiftlet.manifest import read_manifest
 from swiftlet.search.searcher import Searcher
 
@@ -221,5 +222,5 @@ def targets(
 if __name__ == "__main__":
     try:
         main()
-    except LoadTestError as error:
+    except RetrievalError as error:
         refuse(error, program="benchmarks")

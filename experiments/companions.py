@@ -14,10 +14,9 @@ from typing import Any
 from experiments.pairs import Pair, run_of, shortened, write_qrels
 from export.latency import measure_latencies
 from export.quality import Collection
-from measuring.comparison import compare
 from measuring.experiment import Experiment, Found, Run, laid_over, name_of, settings_beside
 from measuring.machine import processor_kind
-from measuring.results import Figures, by_query, over_seeds
+from measuring.results import LEVEL, Figures, by_query, lettered, over_seeds
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
 from swiftlet.encoders.encoder import OnnxEncoder, Precision
 from swiftlet.evaluation.exact import exact_run
@@ -25,6 +24,7 @@ from swiftlet.evaluation.experiment import JudgedSet
 from swiftlet.evaluation.metrics import evaluate_per_query
 from swiftlet.types import Query
 from training.data.judged_split import split_by_documents
+from training.recipes.settings import parse_recipe
 
 SETTINGS = settings_beside(__file__)
 TARGET: str = SETTINGS["target"]
@@ -32,9 +32,8 @@ METRICS, TOKENS, METHODS, ON_TOP = (SETTINGS[n] for n in ("metrics", "tokens", "
 # Other processors are slower in bf16.
 PRECISION = "bf16" if processor_kind() == "AMX" else "fp32"
 BASE = laid_over(SETTINGS["base"], {"optimiser": {"precision": PRECISION}})
-QRELS = "training.tsv"
 SHIPPED: Precision = "int8"
-START, TEACHER = "before training", "the document encoder for both"
+QRELS, START, TEACHER = "training.tsv", "before training", "the document encoder for both"
 EXPERIMENT = Experiment(
     "companions", __doc__, [TARGET], ["torch", "transformers", "onnxruntime"], seeds=3, jobs=2
 )
@@ -82,9 +81,8 @@ def pair_of(options: Namespace, name: str, seed: int) -> Pair:
     if name in (START, TEACHER):
         # It reads no more of a document than the trained ones.
         documents = shortened(DEFAULT_ENCODER, TOKENS, SHIPPED)
-        if name == TEACHER:
-            return Pair(documents, documents)
-        return Pair(OnnxEncoder.load(DEFAULT_QUERY_ENCODER, precision=SHIPPED), documents)
+        student = OnnxEncoder.load(DEFAULT_QUERY_ENCODER, precision=SHIPPED)
+        return Pair(documents if name == TEACHER else student, documents)
     query, document = DEFAULT_QUERY_ENCODER, DEFAULT_ENCODER
     if name in ON_TOP:
         before = options.work / name_of((ON_TOP[name], seed))
@@ -99,7 +97,8 @@ def pair_of(options: Namespace, name: str, seed: int) -> Pair:
         "query_encoder": {"model": f"{query}"},
         "document_encoder": {"model": f"{document}", "max_tokens": TOKENS},
     }
-    return Pair.of(run_of(name, recipe, options.work / name_of((name, seed))), SHIPPED)
+    run = run_of(parse_recipe(recipe, name), options.work / name_of((name, seed)))
+    return Pair.of(run, SHIPPED)
 
 
 def method(name: str) -> dict[str, Any]:
@@ -126,9 +125,12 @@ def collected(_options: Namespace, found: Found) -> Figures:
     }
     return {
         "target": TARGET,
-        "comparison": compare(
-            TARGET, rows, plain_columns=[{"title": "ms a query", "figures": ms, "decimals": 2}]
-        ),
+        "comparison": {
+            "columns": [{"collection": TARGET, "metric": metric} for metric in METRICS],
+            "rows": lettered(rows),
+            "plain_columns": [{"figures": ms}],
+            "significance_level": LEVEL,
+        },
         "means": {name: fmean(rows[name][METRICS[0]].values()) for name in rows},
         "half": {name: each["half"] for name, each in means.items()},
         "seeds": max(seed for _, seed in found) + 1,

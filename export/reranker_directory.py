@@ -26,11 +26,12 @@ from swiftlet.encoders.encoder import (
     open_session,
 )
 from swiftlet.encoders.reranker import KIND, OnnxReranker
+from swiftlet.encoders.tokenizer import Tokenizer
 from swiftlet.manifest import Manifest
 from swiftlet.publication import check_target, published
 from training.model.cross_encoder import CrossEncoder, Pair
 from training.model.errors import ModelError
-from training.model.loading import find_model, is_cross_encoder
+from training.model.folders import find_model, is_cross_encoder
 from training.model.towers import TowerSettings
 
 LARGEST_FP32_CHANGE = 1e-3
@@ -129,11 +130,11 @@ def _make_candidates(
     progress("Scoring with torch")
     with torch.no_grad(), one_thread():
         expected = np.array([source(source.tokenise([pair])).item() for pair in pairs])
-    unwritten = Manifest(KIND, 1, "", {}, "")
+    unwritten, tokenizer = Manifest(KIND, 1, "", {}, ""), Tokenizer(source.tokenizer)
 
     def measured(precision: Precision, graph: bytes) -> _Candidate:
         session = open_session(graph, 1)
-        reranker = OnnxReranker(session, source.tokenizer, unwritten, precision)
+        reranker = OnnxReranker(session, tokenizer, unwritten, precision)
         return _Candidate(graph, reranker, _parity(reranker, pairs, expected))
 
     progress("Exporting the graph")

@@ -19,20 +19,17 @@ from swiftlet.encoders.encoder import Role
 from swiftlet.manifest import Manifest
 from swiftlet.publication import check_target
 from training.model.errors import ModelError
-from training.model.loading import find_model
+from training.model.folders import (
+    MODULES,
+    ROUTER_CONFIG,
+    find_model,
+    is_router,
+    read_json,
+)
 from training.model.trained import TOWERS
 
-_MODULES, _CONFIG, _ROUTER = "modules.json", "router_config.json", "Router"
 _ROUTES = ("query", "document")
 _ROLES: tuple[Role, Role] = ("query", "passage")
-
-
-def is_router(folder: Path) -> bool:
-    """Whether a model has two sides."""
-    if not (folder / _MODULES).is_file() or not (folder / _CONFIG).is_file():
-        return False
-    first, *_ = _read(folder / _MODULES)
-    return str(first["type"]).endswith(f".{_ROUTER}")
 
 
 def export_router(
@@ -82,14 +79,14 @@ def export_router(
 @contextmanager
 def _sides(folder: Path) -> Iterator[list[Path]]:
     """The sides of a Router as models of Sentence Transformers, queries first."""
-    router = _read(folder / _CONFIG)
+    router = read_json(folder / ROUTER_CONFIG)
     structure, types = router["structure"], router["types"]
     if not set(_ROUTES) <= structure.keys():
         raise ModelError(
             f"{folder} is a Router for {', '.join(structure)}, but one for {' and '.join(_ROUTES)} "
             "is expected"
         )
-    _, *others = _read(folder / _MODULES)
+    _, *others = read_json(folder / MODULES)
     with tempfile.TemporaryDirectory() as place:
         sides = [Path(place) / tower for tower in TOWERS]
         for route, side in zip(_ROUTES, sides, strict=True):
@@ -99,7 +96,7 @@ def _sides(folder: Path) -> Iterator[list[Path]]:
                 {**module, "idx": number, "name": f"{number}"}
                 for number, module in enumerate([*own, *others])
             ]
-            (side / _MODULES).write_text(json.dumps(modules))
+            (side / MODULES).write_text(json.dumps(modules))
             for path in [*structure[route], *(module["path"] for module in others)]:
                 (side / path).symlink_to((folder / path).resolve())
             settings = folder / "config_sentence_transformers.json"
@@ -112,10 +109,3 @@ def _sides(folder: Path) -> Iterator[list[Path]]:
             for side in sides:
                 sentence = sentence.replace(f"{side}", f"{folder}")
             raise type(error)(sentence) from error
-
-
-def _read(path: Path) -> Any:
-    try:
-        return json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{path} cannot be read as JSON: {error}") from error

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from swiftlet.arguments import Option, number
+from swiftlet.arguments import Option, check_values, number
 from swiftlet.errors import InvalidArgumentError
 from training.model.poolings import POOLINGS
 
@@ -38,7 +39,9 @@ class ExportSettings:
     )
     max_tokens: Annotated[
         int | None,
-        Option("Longest text, in tokens; the rest is left out.", unset="the model's limit"),
+        Option(
+            "Longest text, in tokens; the rest is left out.", unset="the model's limit", least=1
+        ),
     ] = None
     precisions: Annotated[
         "Sequence[Precision] | None",
@@ -46,6 +49,7 @@ class ExportSettings:
     ] = None
 
     def __post_init__(self) -> None:
+        check_values(self)
         known = self.precisions is None or set(self.precisions) <= set(PRECISIONS)
         if not known or not self.chosen_precisions:
             raise InvalidArgumentError(
@@ -79,7 +83,7 @@ class EncoderSettings(ExportSettings):
         Option(f"The pooling, if the checkpoint does not define it: {', '.join(POOLINGS)}."),
     ] = None
     dim: Annotated[
-        int | None, Option("Keep the first numbers of an embedding.", unset="all of them")
+        int | None, Option("Keep the first numbers of an embedding.", unset="all of them", least=1)
     ] = None
     vocabulary: Annotated[
         Path | None,
@@ -103,11 +107,7 @@ class RerankerSettings(ExportSettings):
         float | None,
         Option(
             "The weight of its scores beside a search's scores, from 0 to 1.",
+            partial(number, least=0, most=1),
             unset="as its training has chosen, or 1",
         ),
     ] = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.weight is not None:
-            number("weight", self.weight, least=0, most=1)

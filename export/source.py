@@ -9,9 +9,9 @@ from swiftlet.encoders.encoder import Role
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.extras import extra
 from training.model.errors import ModelError
+from training.model.folders import find_model
 from training.model.loading import (
     choose_max_tokens,
-    find_model,
     load_model,
     prompts_of,
     truncating_tokenizer,

@@ -13,6 +13,7 @@ from loadtests.report import REPORT_FILE, REQUESTS_FOLDER, write_report, write_r
 from loadtests.systems import systems_under_test
 from measuring.command_line import LoadTestError, Stopped, held_back, refuse, stop_on_signals
 from measuring.machine import describe_machine
+from swiftlet.errors import RetrievalError
 
 PACKAGES = (
     "swiftlet-retrieval", "onnxruntime", "faiss-cpu", "tokenizers", "fastapi", "uvicorn", "uvloop",
@@ -39,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 write_report(measurements, plan, options.out, command=command, machine=machine)
                 requested = measurements if options.requests else []
                 write_requests(requested, options.out / REQUESTS_FOLDER)
-    except LoadTestError as error:
+    except RetrievalError as error:
         refuse(error)
     except Stopped as stop:
         names = ", ".join(each.system.name for each in measurements)

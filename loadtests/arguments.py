@@ -48,7 +48,7 @@ class Plan:
 def parse_arguments(arguments: Sequence[str]) -> tuple[argparse.Namespace, Plan]:
     """The options as given, and the plan that follows from them.
 
-    :raises LoadTestError: When the queries cannot be read, the mix is empty, or a core does not
+    :raises RetrievalError: When the queries cannot be read, the mix is empty, or a core does not
         exist.
     """
     options = _parser().parse_args(arguments)

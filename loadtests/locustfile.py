@@ -22,10 +22,11 @@ from locust.argument_parser import LocustArgumentParser
 from locust.env import Environment
 from locust.exception import StopUser
 
-from measuring.command_line import LoadTestError, number, refuse
+from measuring.command_line import number, refuse
 from measuring.http_client import OK, REJECTIONS, Request, stage_times
 from measuring.processes import READY_PATH, get
 from measuring.traffic import add_mix_options, mix_of, read_queries, traffic
+from swiftlet.errors import RetrievalError
 
 
 def three_digits(milliseconds: float) -> float:
@@ -65,7 +66,7 @@ def prepare(environment: Environment, **_others: Any) -> None:
             get(environment.host.rstrip("/") + options.ready_path)
         elif options.headless:
             refuse("no service is named; --host http://ADDRESS:PORT is expected")
-    except LoadTestError as error:
+    except RetrievalError as error:
         refuse(error)
     SearchUser.users = max(1, options.num_users or 1)
     SearchUser.request_rate = options.request_rate

@@ -13,6 +13,8 @@ from typing import Any, NoReturn
 
 from typing_extensions import override
 
+from swiftlet.errors import RetrievalError
+
 REFUSED = 2
 HELP = {
     "data": "folder of the collections; made by python -m experiments.data --out DATA",
@@ -24,8 +26,6 @@ HELP = {
     "again": "measure finished runs anew",
     "smoke": "try it in minutes: few documents, short trainings, all of it below runs/smoke",
     "queries": "file of queries, or BEIR folder",
-    "files": "folder of unpacked Debian packages, one folder each",
-    "words": "list of words, one a line",
     "wordnet": "folder of WordNet's files, as Debian's package wordnet-base has them",
     "only": "one of its experiments",
 }
@@ -34,7 +34,7 @@ HELP = {
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class LoadTestError(Exception):
+class LoadTestError(RetrievalError):
     """A load test cannot run; the message names the culprit and the bound."""
 
 

@@ -12,18 +12,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import isinf
 from pathlib import Path
 from statistics import fmean, median
+from string import ascii_lowercase
 from typing import Any, TypeVar
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from tabulate import tabulate
 
 from measuring.command_line import existing, script_parser
-from measuring.comparison import to_markdown
+from swiftlet.evaluation.significance import paired_t_test
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
 OVERVIEW = RESULTS / "README.md"
 TEMPLATE, SECTIONS, FINISHED = "template", "sections", "finished"
+LEVEL = 0.01
 
 Figures = dict[str, Any]
 Side = TypeVar("Side")
@@ -64,21 +66,7 @@ def overview() -> str:
     """The page of all results."""
     raw = {file.stem: json.loads(file.read_text("utf-8")) for file in RESULTS.glob("*.json")}
     template = str(OVERVIEW.relative_to(ROOT)) + ".j2"
-    return rendered(template, {"raw": raw, "cell": cell}) + "\n"
-
-
-def cell(page: str, column: str, *row: str) -> str:
-    """The cell of a table in a page of docs/results/, in the row that has the cells `row`."""
-    head: list[str] = []
-    for line in [*(RESULTS / page).read_text("utf-8").splitlines(), ""]:
-        cells = [each.strip() for each in line.strip("|").split("|")] if "|" in line else []
-        if not cells:
-            head = []
-        elif not head:
-            head = cells
-        elif column in head and set(row) <= set(cells):
-            return cells[head.index(column)]
-    raise LookupError(f"{page} has no table with {column} and a row {row}")
+    return rendered(template, {"raw": raw}) + "\n"
 
 
 def alternating(sides: Iterable[Side], rounds: int) -> Iterator[Side]:
@@ -108,6 +96,30 @@ def means(values: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
 def by_query(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """The mean over the seeds for each query."""
     return {query: fmean(each[query] for each in runs) for query in runs[0]}
+
+
+def lettered(runs: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[Figures]:
+    """The runs with letters, the mean of each metric, and the letters of runs on which it improves.
+
+    By Student's paired t-test, p <= `LEVEL`, uncorrected, as in table 2 of paper 001.
+
+    :param runs: Run -> metric -> query -> value; at most 26 runs of the same queries.
+    """
+
+    def improves(metric: str, run: str, other: str) -> bool:
+        test = paired_t_test(runs[run][metric], runs[other][metric])
+        gain = -test.difference if metric.startswith("Holes@") else test.difference
+        return gain > 0 and test.p_value <= LEVEL
+
+    def cell(metric: str, run: str) -> Figures:
+        over = (letter for other, letter in letters.items() if improves(metric, run, other))
+        return {"mean": fmean(runs[run][metric].values()), "improves_on": "".join(over)}
+
+    letters = dict(zip(runs, ascii_lowercase, strict=False))
+    return [
+        {"letter": letter, "name": run, "cells": [cell(metric, run) for metric in runs[run]]}
+        for run, letter in letters.items()
+    ]
 
 
 def bound(name: str, measured: object, expected: object, *, kept: bool) -> Figures:
@@ -192,7 +204,6 @@ def environment() -> Environment:
     )  # fmt: skip
     found.tests["of_length"] = lambda values, length: len(values) == length
     found.filters |= {
-        "comparison": to_markdown,
         "ms": milliseconds,
         "mb": megabytes,
         "count": lambda number: f"{number:,.0f}",

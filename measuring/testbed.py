@@ -5,15 +5,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count, cycle
 from math import inf
 from pathlib import Path
 from threading import Event
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
+import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
 from measuring.command_line import LoadTestError
@@ -22,7 +23,6 @@ from measuring.load_figures import Figures
 from measuring.loads import Load, closed_loop, open_loop, poisson_arrivals
 from measuring.processes import Service, get, running, swiftlet_command
 from measuring.results import RESULTS
-from swiftlet.errors import RetrievalError
 from swiftlet.manifest import read_manifest
 from swiftlet.search.request import Mode
 
@@ -120,12 +120,9 @@ def demo_index(cores: Sequence[int], start_timeout: float = 0.0) -> Path:
 def num_passages(index: Path) -> int:
     """The passages of an index.
 
-    :raises LoadTestError: When the directory is no index.
+    :raises ManifestError: When the directory is no index.
     """
-    try:
-        return int(read_manifest(index, "index").details["num_passages"])
-    except RetrievalError as error:
-        raise LoadTestError(str(error)) from error
+    return int(read_manifest(index, "index").details["num_passages"])
 
 
 def one_by_one(address: str, requests: Sequence[Request]) -> Load:
@@ -141,6 +138,18 @@ def arrivals(rate: float, seconds: float) -> np.ndarray:
 def statuses(figures: Figures) -> dict[str, int]:
     """The number of requests by status, for a page."""
     return {str(status): count for status, count in figures.statuses.items()}
+
+
+def each_second(
+    read: Callable[[], tuple[Any, ...]], stop: Event, most_seconds: float = inf
+) -> list[tuple[Any, ...]]:
+    """The seconds since the beginning and what is read then, once a second until the end."""
+    began, seconds, rows = time.perf_counter(), 0.0, []
+    while seconds < most_seconds and not stop.wait(1.0):
+        seconds = time.perf_counter() - began
+        with suppress(OSError, psutil.Error):  # a process has just ended
+            rows.append((seconds, *read()))
+    return rows
 
 
 def by_outcome(service: Service, metric: str) -> dict[str, int]:

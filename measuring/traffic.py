@@ -13,7 +13,6 @@ from measuring.command_line import LoadTestError, number
 from measuring.http_client import Request
 from swiftlet.corpora.lines import parse_lines
 from swiftlet.corpora.records import query_text_from_json
-from swiftlet.errors import CollectionError
 
 SINGLE, BATCH, CACHED, WRITE = KINDS = ("single", "batch", "cached", "write")
 SEARCH_PATH, BATCH_PATH = "/search", "/search/batch"
@@ -109,14 +108,11 @@ def _write(chance: random.Random, texts: Iterator[str], mix: Mix) -> Request:
 def read_queries(path: Path) -> list[str]:
     """The queries of a `.jsonl` file or BEIR folder ("text" of each line), or of a text file.
 
-    :raises LoadTestError: When the file is missing, has no query, or a line of it is bad.
+    :raises CollectionError: When the file is missing, has no query, or a line of it is bad.
     """
     file = path / QUERIES_FILE if path.is_dir() else path
     parse = query_text_from_json if file.suffix == ".jsonl" else str.strip
-    try:
-        return [text for _, text in parse_lines(file, parse)]
-    except CollectionError as error:
-        raise LoadTestError(f"the queries {error}") from error
+    return [text for _, text in parse_lines(file, parse)]
 
 
 def sample_of(path: Path, count: int) -> list[str]:

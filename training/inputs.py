@@ -19,9 +19,9 @@ from training.data.training_data import TrainingData, read_training_data
 from training.data.validation_set import FEWEST_QUERIES, ValidationSet, hold_out, validation_from
 from training.errors import TrainingDataError
 from training.model.dual_encoder import DualEncoder
+from training.model.folders import recorded_space
 from training.model.loading import truncating_tokenizer
 from training.model.towers import Tower
-from training.model.trained import recorded_space
 from training.objective.contrastive import Loss
 from training.objective.negatives.sampler import SamplerInputs
 from training.recipes.registry import LOSSES

@@ -19,8 +19,8 @@ from training.loop.run import Start, training_run
 from training.loop.stage import Stage
 from training.model.dual_encoder import DualEncoder
 from training.model.fingerprint import embedding_space
+from training.model.folders import recorded_space
 from training.model.towers import Tower
-from training.model.trained import recorded_space
 from training.recipes.settings import Recipe
 
 _WORK = "work"

@@ -15,13 +15,7 @@ from pathlib import Path
 from experiments.daft.baselines import BASELINES, figures_of
 from experiments.daft.figures import collect
 from experiments.daft.plots import draw
-from experiments.daft.runs import (
-    EXPERIMENTS,
-    NAMES,
-    TABLE,
-    directory,
-    identity,
-)  # fmt: skip
+from experiments.daft.runs import EXPERIMENTS, NAMES, TABLE, directory, identity
 from experiments.daft.tests import TESTS, TITLES
 from experiments.pairs import query_latencies
 from export.encoder_directory import export_encoder

@@ -1,15 +1,13 @@
 """Runs of DAFT: each a recipe with some settings changed, trained and tested once with each seed.
 
-A run is a process of `swiftlet train`. An interrupted one goes on where it was.
+An interrupted run goes on where it was.
 """
 
 import hashlib
 import json
-import os
 import shutil
-import subprocess
-import sys
 from argparse import Namespace
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -17,19 +15,20 @@ from typing import Any
 import numpy as np
 
 from experiments.daft.tests import tested
+from experiments.pairs import run_of
 from measuring.experiment import Run, settings_beside
 from measuring.results import Figures
 from swiftlet.encoders import torch_weights
-from swiftlet.manifest import FILE_NAME as MANIFEST
+from training.errors import CollapsedError
 from training.logged_run import LoggedRun, read_training_log
 from training.loop.checkpoints import BEST, CHECKPOINT, STAGES
 from training.loop.log import FILE_NAME as LOG_FILE
+from training.recipes.settings import read_recipe
 
 BASE = Path(__file__).with_name("recipe.toml")
 TABLE = settings_beside(__file__)
 EXPERIMENTS: dict[str, list[str]] = TABLE["experiments"]
 NAMES = list(dict.fromkeys(chain(*EXPERIMENTS.values())))
-REFUSED = 2
 EVALUATED = [
     "step", "kl_per_dimension", "ndcg@10", "query_cosine", "document_cosine",
     "query_effective_rank", "document_effective_rank", "loss", "collapsed_loss", "collapse",
@@ -82,17 +81,9 @@ def directory(options: Namespace, run: Run) -> Path:
 def record_of(options: Namespace, name: str, seed: int) -> Figures:
     """Train a run and test its encoders; a collapse is an outcome, too."""
     folder = directory(options, (name, seed))
-    words = [word for each in overrides(options, name, seed) for word in ("--set", each)]
-    status, written = 0, ""
-    # An earlier process may have been stopped right after the training.
-    if not (folder / "run" / MANIFEST).is_file():
-        command = ["train", str(BASE), "--out", str(folder / "run"), "--resume", *words]
-        status, written = run_swiftlet(*command, output=folder / "output.txt")
-    if status not in (0, REFUSED):
-        raise SystemExit(f"{name} failed: {written.strip().splitlines()[-1]}")
+    with suppress(CollapsedError):
+        run_of(read_recipe(BASE, overrides(options, name, seed)), folder / "run")
     log = read_training_log(folder / "run" / LOG_FILE)
-    if status and verdict(log) is None:
-        raise SystemExit(f"{name} failed: {written.strip().splitlines()[-1]}")
     tests, mixtures = tested(options, folder, states_of(name))
     record = {
         "settings": identity(name),
@@ -102,19 +93,11 @@ def record_of(options: Namespace, name: str, seed: int) -> Figures:
         "mixtures": mixtures,
     }
     # All weights of all runs would fill a disk. The query encoder's are kept for the latencies.
-    for each in (CHECKPOINT, BEST, STAGES, "document_encoder", "onnx"):
+    for each in (CHECKPOINT, BEST, STAGES, "document_encoder"):
         shutil.rmtree(folder / "run" / each, ignore_errors=True)
-    return dict(rounded(record))
-
-
-def run_swiftlet(*arguments: str, output: Path) -> tuple[int, str]:
-    """Run a command on one thread: its exit status, and its output, kept in the file `output`."""
-    output.parent.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "swiftlet", *arguments]
-    variables = {**os.environ, "OMP_NUM_THREADS": "1"}
-    with output.open("wb") as file:
-        ended = subprocess.run(command, env=variables, stdout=file, stderr=file, check=False)
-    return ended.returncode, output.read_text("utf-8")
+    # More digits would be noise, and the file is kept.
+    rounded = json.loads(json.dumps(record), parse_float=lambda each: float(f"{float(each):.5g}"))
+    return dict(rounded)
 
 
 def verdict(log: LoggedRun) -> str | None:
@@ -138,15 +121,3 @@ def stages_of(log: LoggedRun) -> Figures:
         paces = np.diff([each.values["seconds"] for each in steps]) / np.diff(passed)
         stage["seconds_a_step"] = float(np.median(paces)) if len(paces) else None
     return stages
-
-
-def rounded(value: Any) -> Any:
-    """Five digits of each number: more would be noise, and the file is kept."""
-    match value:
-        case float():
-            return float(f"{value:.5g}")
-        case dict():
-            return {key: rounded(each) for key, each in value.items()}
-        case list() | tuple():
-            return [rounded(each) for each in value]
-    return value

@@ -65,10 +65,7 @@ def figures_of(options: Namespace, name: str) -> Figures:
     trained = teacher.load_query_encoder(TowerSettings(run / "query_encoder"))[0]
     figures: Figures = {"fp32": judged(options, trained)}
     if name in STUDENTS:
-        export_encoder(
-            run / "query_encoder", out, name=name,
-            overwrite=True,
-        )  # fmt: skip
+        export_encoder(run / "query_encoder", out, name=name, overwrite=True)
         fp32, int8 = (OnnxEncoder.load(out, precision=each) for each in ("fp32", "int8"))
         figures |= {"int8": judged(options, int8), "cosines": cosines(settings, fp32, int8)}
     return figures

@@ -20,13 +20,14 @@ from loadtests.resilience.memory import memory, starts
 from loadtests.resilience.overload import overload
 from loadtests.resilience.reloads import reloads
 from loadtests.resilience.stops import stops
-from measuring.command_line import LoadTestError, Parser, Stopped, number, refuse, stop_on_signals
+from measuring.command_line import Parser, Stopped, number, refuse, stop_on_signals
 from measuring.machine import describe_machine
 from measuring.processes import pinned
 from measuring.results import write_section
 from measuring.testbed import PAGE, TITLE, Testbed, demo_index, num_passages
 from measuring.traffic import sample_of
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER
+from swiftlet.errors import RetrievalError
 
 RUNS: dict[str, tuple[str, Callable[[Testbed, Any], dict[str, Any]], str, Any, float]] = {
     "starts": ("Start", starts, "starts", number(1, 1000, int), 20),
@@ -85,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             }
             page = write_section(options.raw, TITLE, heading + HEADINGS[options.cores], figures)
             missed |= not all(bound["kept"] for bound in found["bounds"])
-    except LoadTestError as error:
+    except RetrievalError as error:
         refuse(error)
     except Stopped as stop:
         refuse(f"ended by {stop.signal.name}", 128 + stop.signal)

@@ -6,7 +6,6 @@ import shutil
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import partial
 from itertools import cycle, islice
 from math import ceil
@@ -17,7 +16,6 @@ from timeit import timeit
 from typing import Any
 
 import numpy as np
-import psutil
 
 import swiftlet
 from measuring.command_line import LoadTestError
@@ -25,7 +23,7 @@ from measuring.http_client import OK
 from measuring.load_figures import percentile
 from measuring.processes import Service, call, pinned
 from measuring.results import at_most, growth, milliseconds, none_of, spread
-from measuring.testbed import Testbed, by_outcome, wait_until
+from measuring.testbed import Testbed, by_outcome, each_second, wait_until
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER
 from swiftlet.index.directory import DOCUMENTS_FILE
 from swiftlet.index.documents.store import DocumentStore
@@ -34,7 +32,7 @@ from swiftlet.manifest import read_manifest
 SHARE, BATCH, RUSH, NEW_EVERY, ROUNDS, DELETES = 0.5, 100, 1000, 5, 20, 200
 RECALL_LOSS, DELETE_SECONDS, TIMES_SLOWER, VISIBLE_SECONDS = 0.005, 0.01, 2.0, 1.0
 _KEY = "write-key-of-the-load-test"
-_QUIET_SECONDS, _SECONDS_BETWEEN, _SEED, _CHARACTERS = 20.0, 1.0, 5, 300
+_QUIET_SECONDS, _SEED, _CHARACTERS = 20.0, 5, 300
 
 
 class _Writer:
@@ -113,7 +111,7 @@ def churn(testbed: Testbed, minutes: float) -> dict[str, Any]:
         }
         steady = partial(writer.write, batches, 60 * minutes / parts)
         works |= {f"steady writes, {part} of {parts}": steady for part in range(1, parts + 1)}
-        sampling = pool.submit(_sample, service, folder, ended)
+        sampling = pool.submit(each_second, partial(_sample, service, folder), ended)
         loads = {}
         try:
             for name, work in works.items():
@@ -165,16 +163,11 @@ def _library_deletes(index: Path) -> list[float]:
         return [timeit(partial(writer.delete, [each]), number=1) for each in ids]
 
 
-def _sample(service: Service, folder: Path, stop: Event) -> list[tuple[float, int, int, int]]:
-    """Each second: the seconds, resident bytes of the service and of a merge, bytes on the disk."""
-    began, samples = time.perf_counter(), []
-    while not stop.wait(_SECONDS_BETWEEN):
-        with suppress(OSError, psutil.Error):  # a merge has just ended
-            merging = sum(p.memory_info().rss for p in service.process.children(recursive=True))
-            disk = sum(path.stat().st_size for path in folder.rglob("*"))
-            seconds = time.perf_counter() - began
-            samples.append((seconds, service.resident_bytes(), merging, disk))
-    return samples
+def _sample(service: Service, folder: Path) -> tuple[int, int, int]:
+    """Resident bytes of the service and of a merge, and bytes on the disk."""
+    merging = sum(each.memory_info().rss for each in service.process.children(recursive=True))
+    disk = sum(path.stat().st_size for path in folder.rglob("*"))
+    return service.resident_bytes(), merging, disk
 
 
 def _found(testbed: Testbed, documents: Mapping[str, Mapping[str, Any]]) -> list[list[list[str]]]:

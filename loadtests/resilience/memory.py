@@ -2,18 +2,16 @@
 
 import json
 import random
-import time
 from collections.abc import Sequence
 from functools import partial
 from hashlib import sha256
 from itertools import cycle, islice
-from threading import Event
-from typing import Any, NamedTuple
+from typing import Any
 
 from measuring.http_client import OK, search
 from measuring.processes import Service, call
 from measuring.results import at_most, bound, growth, megabytes, none_of, spread
-from measuring.testbed import Testbed, one_by_one, statuses
+from measuring.testbed import Testbed, each_second, one_by_one, statuses
 
 MOST_SECONDS = 2.0
 MOST_BYTES = 250e6
@@ -22,18 +20,8 @@ SHARE = 0.8
 LONGEST = 2000
 TEXTS = 2000
 WARM_SHARE = 0.1
-_SECONDS_BETWEEN = 1.0
 _PROBE = json.dumps({"query": "how do I read a file line by line"}).encode()
 _TEXT_SEED = 5
-
-
-class _Sample(NamedTuple):
-    """Seconds after the beginning; resident bytes, with and without the index; a probe's answer."""
-
-    seconds: float
-    resident_bytes: int
-    own_bytes: int
-    answer: str
 
 
 def starts(testbed: Testbed, times: int) -> dict[str, Any]:
@@ -66,12 +54,13 @@ def memory(testbed: Testbed, minutes: float) -> dict[str, Any]:
     with testbed.serve() as service:
         before = _probe(service)
         capacity = testbed.capacity(service, requests)
-        sample = partial(_sample, service, testbed, seconds)
+        sample = partial(each_second, partial(_sample, service, testbed), most_seconds=seconds)
         figures, samples = testbed.during(sample, service, SHARE * capacity, requests)
     warm_seconds = seconds * WARM_SHARE
-    warm = [each for each in samples if each.seconds >= warm_seconds]
-    most = max(each.resident_bytes for each in warm)
-    probes = [before, *(each.answer for each in samples)]
+    _, resident_bytes, own_bytes, answers = zip(*samples, strict=True)
+    first = next(n for n, (second, *_) in enumerate(samples) if second >= warm_seconds)
+    most = max(resident_bytes[first:])
+    probes = [before, *answers]
     different = len(set(filter(None, probes)))
     failed = len(figures.measured) - figures.statuses[OK] + probes.count("")
     return {
@@ -83,13 +72,13 @@ def memory(testbed: Testbed, minutes: float) -> dict[str, Any]:
         "seconds": {f"p{p}": figures.latency(p) / 1000 for p in (50, 99)},
         "warm_seconds": warm_seconds,
         "probes": len(probes),
-        "resident_bytes": {"first": samples[0].resident_bytes, "last": warm[-1].resident_bytes},
-        "own_bytes": {"first": warm[0].own_bytes, "most": max(each.own_bytes for each in warm)},
+        "resident_bytes": {"first": resident_bytes[0], "last": resident_bytes[-1]},
+        "own_bytes": {"first": own_bytes[first], "most": max(own_bytes[first:])},
         "samples": [each[:3] for each in samples],
         "bounds": [
             growth(
                 f"resident memory after {warm_seconds:.0f} s, and the most later",
-                warm[0].resident_bytes, most,
+                resident_bytes[first], most,
             ),
             bound("distinct answers to one query", different, 1, kept=different == 1),
             none_of("requests not answered 200", failed),
@@ -114,13 +103,10 @@ def texts_of_lengths(texts: Sequence[str], longest: int, count: int) -> list[str
     return parts
 
 
-def _sample(service: Service, testbed: Testbed, duration: float, stop: Event) -> list[_Sample]:
-    began, samples, seconds = time.perf_counter(), [], 0.0
-    while seconds < duration and not stop.wait(_SECONDS_BETWEEN):
-        own = service.resident_bytes(without=testbed.index)
-        seconds = time.perf_counter() - began
-        samples.append(_Sample(seconds, service.resident_bytes(), own, _probe(service)))
-    return samples
+def _sample(service: Service, testbed: Testbed) -> tuple[int, int, str]:
+    """Resident bytes, with and without the index, and the answer to a probe."""
+    own = service.resident_bytes(without=testbed.index)
+    return service.resident_bytes(), own, _probe(service)
 
 
 def _probe(service: Service) -> str:

@@ -5,7 +5,7 @@ import re
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +15,6 @@ from typing import Any
 
 from measuring.http_client import NO_ANSWER, OK, search
 from measuring.loads import Load, closed_loop
-from measuring.processes import Service
 from measuring.results import bound, none_of, only, spread
 from measuring.testbed import CLIENTS, Testbed
 
@@ -57,48 +56,30 @@ class Stop:
 def stops(testbed: Testbed, times: int) -> dict[str, Any]:
     """Start a service, load it and stop it with SIGTERM, several times."""
     moments = random.Random(_SIGNAL_SEED)
-    found = []
-    for _ in range(times):
-        seconds = moments.uniform(*_LOAD_SECONDS)
-        with testbed.serve(access_log="true") as service:
-            address, stop = service.address, partial(_terminate, service)
-            log = partial(service.log_file.read_text, "utf-8")
-            found.append(stop_under_load(address, testbed.queries, stop, log, seconds=seconds))
-    return summary(found)
+    return summary([stop(testbed, moments.uniform(*_LOAD_SECONDS)) for _ in range(times)])
 
 
-def stop_under_load(
-    address: str, queries: Sequence[str], stop: Callable[[], int], read_log: Callable[[], str], *,
-    seconds: float,
-) -> Stop:  # fmt: skip
-    """Load a service for some seconds and stop it; clients continue until they are refused.
-
-    :param stop: Stops the service and waits for it; its exit status.
-    :param read_log: Reads its log, with its access log.
-    """
+def stop(testbed: Testbed, seconds: float) -> Stop:
+    """Load a service for some seconds and stop it; clients continue until they are refused."""
     requests = (
         search(query, request_id=f"stop-{number}", close=number % CLOSED_EVERY == 0)
-        for number, query in enumerate(cycle(queries))
+        for number, query in enumerate(cycle(testbed.queries))
     )
     enough = Event()
     load_until = partial(closed_loop, clients=CLIENTS, go_on=lambda: not enough.is_set())
-    with ThreadPoolExecutor(1) as pool:
-        loading = pool.submit(load_until, address, requests)
+    with testbed.serve(access_log="true") as service, ThreadPoolExecutor(1) as pool:
+        loading = pool.submit(load_until, service.address, requests)
         try:
             time.sleep(seconds)
             began = time.perf_counter()
-            exit_status = stop()
+            service.process.send_signal(signal.SIGTERM)
+            exit_status = int(service.process.wait(_EXIT_TIMEOUT_SECONDS))
             stop_seconds = time.perf_counter() - began
         finally:
             enough.set()
         load = loading.result()
-    logged = {request_id: int(status) for request_id, status in _LOGGED.findall(read_log())}
-    return Stop(load, logged, exit_status, stop_seconds)
-
-
-def _terminate(service: Service) -> int:
-    service.process.send_signal(signal.SIGTERM)
-    return int(service.process.wait(_EXIT_TIMEOUT_SECONDS))
+        logged = _LOGGED.findall(service.log_file.read_text("utf-8"))
+    return Stop(load, {name: int(status) for name, status in logged}, exit_status, stop_seconds)
 
 
 def summary(found: Sequence[Stop]) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from typing import Protocol
 
 import numpy as np
 import onnxruntime
-import tokenizers
 from numpy.typing import ArrayLike, NDArray
 
 from swiftlet.encoders.encoder import (
@@ -20,7 +19,7 @@ from swiftlet.encoders.encoder import (
     choose_precision,
     open_session,
 )
-from swiftlet.encoders.tokenizer import cleaning_for
+from swiftlet.encoders.tokenizer import Tokenizer
 from swiftlet.errors import CorruptArtefactError
 from swiftlet.manifest import Manifest, load_manifest
 
@@ -30,8 +29,6 @@ KIND = "reranker"
 LARGEST_CANONICAL_CHANGE: dict[Precision, float] = {"fp32": 0.001, "int8": 0.05}
 """How much a canonical score may differ on this machine from the stored one."""
 
-# A text is cut before it is tokenised, so that a long one takes no more time.
-_CHARACTERS_PER_TOKEN = 16
 # A logit of 10 is a score of 0.99995.
 _HIGH_LOGIT = 10.0
 
@@ -84,7 +81,7 @@ class OnnxReranker:
     def __init__(
         self,
         session: onnxruntime.InferenceSession,
-        tokenizer: tokenizers.Tokenizer,
+        tokenizer: Tokenizer,
         manifest: Manifest,
         precision: Precision,
     ) -> None:
@@ -94,8 +91,7 @@ class OnnxReranker:
         self.seconds = 0.0
         self.weight = float(manifest.details.get("weight", 1.0))
         self._session = session
-        self._tokenizer, self._clean = tokenizer, cleaning_for(tokenizer)
-        self._characters = _CHARACTERS_PER_TOKEN * tokenizer.truncation["max_length"]
+        self._tokenizer = tokenizer
         self._inputs = {node.name for node in session.get_inputs()}
 
     @classmethod
@@ -111,7 +107,7 @@ class OnnxReranker:
         precision = choose_precision(directory, manifest, precision)
         reranker = cls(
             open_session(directory / MODEL_FILES[precision], 1),
-            open_tokenizer(directory / TOKENIZER_FILE),
+            Tokenizer.load(directory / TOKENIZER_FILE),
             manifest,
             precision,
         )
@@ -133,9 +129,7 @@ class OnnxReranker:
 
     def inputs(self, query: str, text: str) -> dict[str, np.ndarray]:
         """The inputs of the graph for one pair, (1, tokens) each."""
-        encoding = self._tokenizer.encode(
-            *(self._clean(each[: self._characters]).strip() for each in (query, text))
-        )
+        encoding = self._tokenizer.encode_pair(query, text)
         found = {
             "input_ids": encoding.ids,
             "attention_mask": encoding.attention_mask,
@@ -166,18 +160,3 @@ class OnnxReranker:
                 f"{max(drifts):.3f}, at most {bound} is expected; export it again"
             )
         return len(drifts)
-
-
-def open_tokenizer(path: Path) -> tokenizers.Tokenizer:
-    """A tokenizer that truncates pairs.
-
-    :raises CorruptArtefactError: When the file is none.
-    """
-    try:
-        tokenizer = tokenizers.Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises no subclass
-        raise CorruptArtefactError(f"{path} is not a usable tokenizer: {error}") from error
-    if tokenizer.truncation is None:
-        raise CorruptArtefactError(f"{path} is not a usable tokenizer: it does not truncate")
-    tokenizer.no_padding()
-    return tokenizer

@@ -71,17 +71,32 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Token ids of one text, special tokens included, (at most max_tokens,)."""
-        characters = _CHARACTERS_PER_TOKEN * self.max_tokens
-        if self._splits_at_spaces and len(text) <= characters:
+        if self._splits_at_spaces and not self._is_long(text):
             return self._encode_words(normalise(text).strip())
+        ids: list[int] = self._kept(text)[1].ids
+        return ids
+
+    def encode_pair(self, first: str, second: str) -> tokenizers.Encoding:
+        """The encoding of two texts together, (at most max_tokens,)."""
+        # A pair leaves fewer tokens to a text than there are for a text alone.
+        pair = (
+            self._kept(text)[0] if self._is_long(text) else self._clean(text).strip()
+            for text in (first, second)
+        )  # fmt: skip
+        return self._truncating.encode(*pair)
+
+    def _is_long(self, text: str) -> bool:
+        return len(text) > _CHARACTERS_PER_TOKEN * self.max_tokens
+
+    def _kept(self, text: str) -> tuple[str, tokenizers.Encoding]:
+        characters = _CHARACTERS_PER_TOKEN * self.max_tokens
         while True:
             part = self._part(text, characters)
-            encoding = self._truncating.encode(self._clean(part).strip())
+            encoding = self._truncating.encode(cleaned := self._clean(part).strip())
             # With an overflow, the rest of the text cannot change the tokens that are kept. If the
             # end is kept, a word that is cut may be longer than the overflow.
             if part is text or len(encoding.overflowing) > self._keeps_end:
-                ids: list[int] = encoding.ids
-                return ids
+                return cleaned, encoding
             characters *= 4
 
     def _part(self, text: str, characters: int) -> str:

@@ -1,6 +1,8 @@
 """The alerts, read by Prometheus and promtool."""
 
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import httpx
@@ -52,11 +54,36 @@ def test_promtool_sees_each_alert_fire_and_not_fire() -> None:
 def test_an_alert_has_a_severity_and_a_section_in_the_operations_guide(name: str) -> None:
     rule = ALERTS[name]
     assert rule["labels"]["severity"] in {"page", "ticket"}
-    page, anchor = rule["annotations"]["runbook_url"].split("#")
+    page, anchor = rule["annotations"]["runbook"].split("#")
     guide = (ROOT / page).read_text()
     sections = dict(re.findall(r"^### (\w+)\n\n(.+?)(?=\n#|\Z)", guide, re.DOTALL | re.MULTILINE))
     assert anchor == name.lower()
     assert "**Do:**" in sections[name]
+
+
+def test_a_script_writes_absolute_addresses_of_runbooks(tmp_path: Path) -> None:
+    deploy = shutil.copytree(DEPLOY, tmp_path / "deploy")
+    for page in ("https://a.example/x/operations.md", "http://b.example:8000/operations.html?v=1"):
+        output_of(deploy / "prometheus" / "runbooks.sh", page)
+        written = (deploy / "prometheus" / "alerts.yml").read_text()
+        found = re.findall(r"runbook\w*: .*", written)
+        assert found == [f"runbook_url: {page}#{name.lower()}" for name in ALERTS]
+        rule = deploy / "kubernetes" / "components" / "monitoring" / "prometheus-rule.yaml"
+        assert yaml.safe_load(rule.read_text())["spec"] == yaml.safe_load(written)
+        output_of("promtool", "test", "rules", deploy / "prometheus" / "alerts_test.yml")
+
+
+@pytest.mark.parametrize(
+    "address", ["", "docs/operations.md", "//a.example/x", "https://", "https:///x", "https://a b"]
+)
+def test_the_script_of_runbooks_refuses_an_address_that_is_not_absolute(address: str) -> None:
+    script = [DEPLOY / "prometheus" / "runbooks.sh", *[address] * bool(address)]
+    before = (DEPLOY / "prometheus" / "alerts.yml").read_bytes()
+    found = subprocess.run(script, check=False, capture_output=True, text=True)
+    assert found.returncode == 2
+    assert found.stderr.count("\n") == 1
+    assert f"'{address}' is no address of your copy of docs/operations.md" in found.stderr
+    assert (DEPLOY / "prometheus" / "alerts.yml").read_bytes() == before
 
 
 def test_every_alert_of_the_operations_guide_exists() -> None:

@@ -17,7 +17,6 @@ from experiments.daft.runs import (
     directory,
     identity,
     overrides,
-    run_swiftlet,
     stages_of,
     states_of,
     verdict,
@@ -185,11 +184,3 @@ def test_each_run_of_an_experiment_has_settings() -> None:
         assert "seed=2" in overrides(OPTIONS, name, 2)
     assert 'negatives.samplers=["cache"]' in overrides(OPTIONS, "cache", 0)
     assert identity("cache") != identity("default")
-
-
-def test_a_failed_command_gives_its_status_and_its_output(tmp_path):
-    output = tmp_path / "new" / "output.txt"
-    status, written = run_swiftlet("inspect", str(tmp_path / "none"), output=output)
-    assert status == 2
-    assert "none" in written
-    assert output.read_text("utf-8") == written

@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from experiments.daft import __main__ as daft
 from experiments.distillation import __main__ as distillation
 from experiments.distillation import texts
 from experiments.distillation.__main__ import draw
+from experiments.distillation.students import STUDENTS, long_run, settings_of
+from experiments.pairs import distilled
 from experiments.ship import document_encoder_card
 from measuring.results import RESULTS, write
 from swiftlet.encoders import DEFAULT_ENCODER
@@ -61,6 +64,19 @@ def test_an_experiment_says_in_a_sentence_what_it_measures_and_how_long_it_takes
     assert re.search(
         r"\btakes?\b.*\b(minutes?|hours?)\b", script.__doc__, re.DOTALL | re.IGNORECASE
     )
+
+
+def test_the_settings_of_each_student_are_those_of_a_distillation(tmp_path, monkeypatch) -> None:
+    made = {"queries": ("queries.jsonl",), "corpora": ("corpus",)}
+    monkeypatch.setattr(texts, "prepared", lambda *_: made)
+    options = Namespace(data=tmp_path, wordnet=tmp_path, work=tmp_path)
+    (tmp_path / "manifest.json").touch()  # as of a finished run
+    for name in STUDENTS:
+        first, last = (
+            distilled(settings_of(options, run), tmp_path) for run in (long_run(name), name)
+        )
+        assert first.corpora == made["corpora"]
+        assert (last.corpora, Path(last.student or "").name) == ((), "query_encoder")
 
 
 def test_an_encoder_cannot_be_shipped_without_wordnet(tmp_path, monkeypatch) -> None:

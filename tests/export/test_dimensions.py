@@ -54,11 +54,11 @@ def test_both_sides_are_shortened_alike(model: Path, tmp_path: Path) -> None:
         Searcher.open(tmp_path / "index", tmp_path / "16")
 
 
-@pytest.mark.parametrize("dim", [0, 33])
+@pytest.mark.parametrize(("dim", "bounds"), [(0, "at least 1"), (33, "1 to 32")])
 def test_a_dim_that_the_model_does_not_have_is_refused(
-    dim: int, model: Path, tmp_path: Path
+    dim: int, bounds: str, model: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(InvalidArgumentError, match=f"dim is {dim}, but 1 to 32 is expected"):
+    with pytest.raises(InvalidArgumentError, match=f"dim is {dim}, but {bounds} is expected"):
         export_encoder(model, tmp_path / "encoder", dim=dim)
     with pytest.raises(InvalidArgumentError, match="is a look-up encoder or has several vectors"):
         export_encoder(LOOKUP_QUERY_ENCODER, tmp_path / "encoder", dim=8)

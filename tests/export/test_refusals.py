@@ -55,7 +55,7 @@ POOLINGS = "cls, mean, max, weightedmean, lasttoken, first_tokens"
     [
         ("bert", {}, f"does not define a pooling: pass --pooling with one of {POOLINGS}"),
         ("projecting", {"pooling": "cls"}, "pooling 'cls' contradicts"),
-        ("bert", {"max_tokens": 0}, "max_tokens 0 is out of range: this model takes 3 to 40"),
+        ("bert", {"max_tokens": 0}, "max_tokens is 0, but at least 1 is expected"),
         ("bert", {"max_tokens": 2}, "max_tokens 2 is out of range: this model takes 3 to 40"),
         ("bert", {"max_tokens": 41}, "max_tokens 41 is out of range: this model takes 3 to 40"),
         ("bert", {"precisions": []}, "precisions are [], but some of fp32, int8 are expected"),

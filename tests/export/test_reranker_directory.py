@@ -1,6 +1,7 @@
 """Cross-encoders that are exported to re-rankers."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -69,6 +70,24 @@ def test_scores_are_those_of_sentence_transformers(model: Path, reranker: Path) 
     assert fast.precision == "int8"
     assert [fast.score(*pair) for pair in PAIRS] == pytest.approx(expected, abs=0.02)
     assert read_manifest(reranker).details["parity"]["fp32"]["largest_change"] < 1e-4
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_of_a_long_text_the_tokens_are_kept_that_torch_keeps(
+    side: str, tiny: Path, tmp_path: Path
+) -> None:
+    model = shutil.copytree(tiny, tmp_path / "model")
+    settings = json.loads((model / "tokenizer_config.json").read_text())
+    settings["truncation_side"] = side
+    (model / "tokenizer_config.json").write_text(json.dumps(settings))
+    export_reranker(model, tmp_path / "out", precisions=["fp32"])
+    reranker = OnnxReranker.load(tmp_path / "out")
+    tokenizer = Reference(str(model), device="cpu").tokenizer
+    one_token, words = "y" * 20 * MAX_TOKENS, "bees and flowers or " * MAX_TOKENS
+    long = [f"{one_token} {words}", f"{words} {one_token}", f"{one_token} a {one_token}"]
+    for pair in [("how do bees dance", each) for each in long] + [(each, "a b") for each in long]:
+        expected = tokenizer(*pair, truncation="longest_first", max_length=MAX_TOKENS)
+        assert reranker.inputs(*pair)["input_ids"][0].tolist() == expected["input_ids"]
 
 
 def test_a_pair_has_the_same_score_alone_and_after_others(reranker: Path) -> None:

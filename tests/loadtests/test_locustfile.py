@@ -137,7 +137,7 @@ def test_answers_that_are_neither_are_failures(loaded_server: Server, queries_fi
         (["--host", "{host}"], "no queries are named; --queries FILE is expected"),
         (
             ["--host", "{host}", "--queries", "/nowhere.txt"],
-            "the queries /nowhere.txt: cannot be read: No such file or directory",
+            "/nowhere.txt: cannot be read: No such file or directory",
         ),
         (
             ["--host", "{host}", "--queries", "{queries}", "--single", "0"],

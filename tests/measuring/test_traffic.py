@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from loadtests.arguments import DEMO_QUERIES
-from measuring.command_line import LoadTestError, Parser
+from measuring.command_line import Parser
 from measuring.traffic import POPULAR_QUERIES, Mix, add_mix_options, read_queries, traffic
+from swiftlet.errors import RetrievalError
 
 QUERIES = [f"query {number}" for number in range(500)]
 
@@ -107,14 +108,14 @@ def test_a_bad_file_is_refused_by_name(
 ) -> None:
     file = tmp_path / name
     file.write_bytes(content)
-    with pytest.raises(LoadTestError) as refusal:
+    with pytest.raises(RetrievalError) as refusal:
         read_queries(file)
     assert str(file) in str(refusal.value)
     assert sentence in str(refusal.value)
 
 
 def test_a_missing_file_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(LoadTestError, match=r"nothing\.txt: cannot be read: No such file"):
+    with pytest.raises(RetrievalError, match=r"nothing\.txt: cannot be read: No such file"):
         read_queries(tmp_path / "nothing.txt")
 
 

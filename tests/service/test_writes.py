@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -253,6 +253,36 @@ def test_a_full_disk_is_told_from_one_that_cannot_be_written(index, small_disk):
         assert len(found(server, "anything")) == 2
 
 
+def test_a_write_that_fails_at_its_end_is_not_said_to_have_left_nothing(index, server):
+    assert put(server, {"_id": "one", "text": "One."}).is_success
+    at_most = (index / "changes.sqlite-wal").stat().st_size + 2_000
+    resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (at_most, resource.RLIM_INFINITY))
+    try:
+        answer = put(server, {"_id": "two", "text": "Two."})
+    finally:
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+    assert (answer.status_code, answer.json()["type"]) == (507, "/docs#storage-full")
+    assert "it is not known whether the changes are written" in answer.json()["detail"]
+    assert "nothing was written" not in answer.json()["detail"]
+    assert put(server, {"_id": "two", "text": "Two."}).json()["change"] == 2
+    assert {"one", "two"} <= {*found(server, "two")}
+
+
+def test_a_write_that_searches_cannot_see_is_said_to_be_written(index, server):
+    count = partial(server.value, 'swiftlet_documents_written_total{change="put"}')
+    assert put(server, {"_id": "one", "text": "One."}).is_success
+    before, manifest = count(), index / "manifest.json"
+    whole = manifest.read_bytes()
+    manifest.write_bytes(whole + b" ")
+    answer = put(server, {"_id": "two", "text": "Two."})
+    assert (answer.status_code, answer.json()["type"]) == (503, "/docs#not-ready")
+    detail = answer.json()["detail"]
+    assert detail.startswith("all is written, up to the change 2, but searches do not see it yet: ")
+    assert count() == before + 1
+    manifest.write_bytes(whole)
+    wait_until(lambda: "two" in found(server, "two"))
+
+
 @pytest.mark.check
 def test_connections_leave_files_for_writes_and_a_reload(index):
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -456,6 +486,19 @@ def test_documents_are_put_after_the_process_that_encodes_was_killed(server):
     answer = put(server, {"_id": "two", "text": "Two."})
     assert answer.is_success, answer.text
     assert {"one", "two"} <= set(found(server, "two"))
+
+
+def test_more_writes_than_may_wait_are_answered_429(server):
+    assert put(server, {"_id": "one", "text": "One."}).is_success
+    (encoder,) = encoders(server)
+    encoder.suspend()  # so that no write ends
+    with ThreadPoolExecutor(17) as pool:
+        puts = [pool.submit(put, server, {"_id": "one", "text": "One."}) for _ in range(17)]
+        refused = next(as_completed(puts)).result()
+        encoder.resume()
+    assert refused.status_code == 429
+    assert refused.json()["detail"] == "16 writes are waiting; at most 16 may wait"
+    assert [each.result().status_code for each in puts].count(200) == 16
 
 
 @pytest.mark.check

@@ -27,7 +27,7 @@ from training.distillation.texts import read_query_texts
 from training.errors import TrainingStoppedError
 from training.loop.devices import check_single_process
 from training.loop.log import TrainingProgress
-from training.model.exported import is_exported, is_exported_lookup
+from training.model.folders import is_exported, is_exported_lookup
 from training.model.towers import Tower, TowerSettings
 from training.model.trained import QUERY_ENCODER, trained_encoder
 from training.recipes.validation_errors import describe_errors

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from swiftlet import encoders
 from training.loop.optimisation import Optimiser
-from training.model.exported import is_exported, is_exported_lookup
+from training.model.folders import is_exported, is_exported_lookup
 from training.model.towers import TowerSettings
 from training.recipes.settings import PoolingName
 from training.tables import Count, FloatingPoint, Positive

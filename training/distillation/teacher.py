@@ -22,8 +22,8 @@ from training.loop.devices import processes
 from training.loop.embedding_cache import EmbeddingCache
 from training.loop.log import TrainingProgress
 from training.loop.shares import Shares
-from training.model.exported import is_exported
 from training.model.fingerprint import embedding_space
+from training.model.folders import is_exported
 from training.model.towers import Tower, TowerSettings
 from training.model.trained import trained_encoder
 from training.objective.negatives.sampler import Rows

@@ -13,12 +13,8 @@ from swiftlet.errors import InvalidArgumentError
 from swiftlet.text import normalise
 from training.model.attention import fastest_attention
 from training.model.errors import ModelError
-from training.model.loading import (
-    choose_max_tokens,
-    find_model,
-    is_cross_encoder,
-    load_model,
-)
+from training.model.folders import find_model, is_cross_encoder
+from training.model.loading import choose_max_tokens, load_model
 from training.model.lookup import is_lookup
 from training.model.quiet import quiet
 from training.model.towers import DROPOUT, TowerSettings, keep_layers
@@ -132,7 +128,8 @@ def pair_tokenizer(tokenizer: Any, max_tokens: int) -> Any:
 
     backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
     backend.no_padding()
-    backend.enable_truncation(max_tokens, strategy="longest_first")
+    side = tokenizer.truncation_side
+    backend.enable_truncation(max_tokens, strategy="longest_first", direction=side)
     return backend
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from swiftlet.encoders.encoder import MODEL_FILES, TOKENIZER_FILE, OnnxEncoder, Precision
 from swiftlet.extras import extra
-from swiftlet.manifest import FILE_NAME, read_manifest
+from swiftlet.manifest import read_manifest
 from training.model.errors import ModelError
 from training.model.lookup import make_lookup
 from training.model.poolings import make_pooling
@@ -28,17 +28,6 @@ _READABLE: tuple[Precision, ...] = ("fp32", "int8")
 _SPECIAL = {f"{name.lower()}_token": f"[{name}]" for name in ("PAD", "UNK", "CLS", "SEP", "MASK")}
 _TEXTS = ("water", "how do bees find their way home", "The 2 of 3: re-encoded, non-trivial!")
 _LEAST_COSINE = 0.99
-
-
-def is_exported(folder: Path) -> bool:
-    """Whether `swiftlet export` wrote the directory."""
-    return (folder / FILE_NAME).is_file() and read_manifest(folder).kind == "encoder"
-
-
-def is_exported_lookup(folder: Path) -> bool:
-    """Whether it did, and the encoder is a table of token vectors."""
-    # A transformer reads an attention mask, too.
-    return is_exported(folder) and read_manifest(folder).details["input_names"] == ["input_ids"]
 
 
 def exported_model(folder: Path, config: Mapping[str, Any]) -> "SentenceTransformer":

@@ -1,70 +1,23 @@
 """Loads torch encoders from disk or from the hub without running code that comes with them."""
 
-import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from swiftlet import encoders
 from swiftlet.encoders.encoder import Role
-from swiftlet.encoders.reranker import KIND as RERANKER
 from swiftlet.errors import InvalidArgumentError
-from swiftlet.manifest import FILE_NAME, read_manifest
 from training.model.errors import ModelError
-from training.model.exported import exported_model, is_exported
+from training.model.exported import exported_model
+from training.model.folders import first_line, is_cross_encoder, is_exported, read_json
 from training.model.lookup import MODULE, check_lookup, is_lookup, without_special_tokens
 from training.model.poolings import is_pooling, own_modules
 from training.model.quiet import quiet
-from training.model.trained import refuse_run
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 _MODULES = {"Transformer", "Pooling", "Dense", "LayerNorm", "Dropout", "Normalize", MODULE}
-_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 _LOOKUP_TOKENS = 512
-# The same weights in other formats, which are often larger.
-_NOT_NEEDED = ["*.onnx", "*.onnx_data", "*.h5", "*.msgpack", "*.ot", "*.tflite", "openvino/*"]
-
-
-def find_model(model: str | Path) -> Path:
-    """The folder of `model`. If it is the name of a model on the hub, it is downloaded.
-
-    :raises InvalidArgumentError: When there is none, or it is a re-ranker in ONNX, or a run.
-    """
-    folder = encoders.find_shipped(Path(model))
-    if folder.is_dir():
-        refuse_run(folder)
-        if (folder / FILE_NAME).is_file() and read_manifest(folder).kind == RERANKER:
-            raise InvalidArgumentError(
-                f"{folder} is an exported re-ranker, which can neither be trained nor exported "
-                "again: name the model that it was exported from"
-            )
-        return folder
-    if folder.exists():
-        raise InvalidArgumentError(f"{model} is a file; a model's directory is expected")
-    if not _HUB_NAME.fullmatch(str(model)):
-        raise InvalidArgumentError(f"{model} does not exist")
-    from huggingface_hub import snapshot_download
-
-    try:
-        with quiet():
-            return Path(snapshot_download(str(model), ignore_patterns=_NOT_NEEDED))
-    except Exception as error:  # the hub's client also raises the errors of its HTTP client
-        raise InvalidArgumentError(
-            f"{model} is no directory, and no model of this name can be had from the hub: "
-            f"{_first_line(error)}"
-        ) from error
-
-
-def is_cross_encoder(folder: Path) -> bool:
-    """Whether a folder has a transformer with a head for classification."""
-    try:
-        names = json.loads((folder / "config.json").read_bytes()).get("architectures") or ()
-    except (OSError, ValueError, AttributeError):
-        return False
-    return any(str(name).endswith("ForSequenceClassification") for name in names)
 
 
 def load_model(
@@ -127,14 +80,14 @@ def load_model(
                     f"{folder} cannot be loaded: it needs its own code, which only runs with "
                     "trust_remote_code (--trust-remote-code)"
                 ) from error
-            raise ModelError(f"{folder} cannot be loaded: {_first_line(error)}") from error
+            raise ModelError(f"{folder} cannot be loaded: {first_line(error)}") from error
         if whole:
             _check_encoder(folder, model)
         if is_lookup(model):
             check_lookup(folder, model)
             model[0].tokenizer = without_special_tokens(model.tokenizer)
             return model
-        place = _read_json(folder / "modules.json")[0]["path"] if whole else ""
+        place = read_json(folder / "modules.json")[0]["path"] if whole else ""
         _check_weights(folder / place, model, trust_remote_code=trust_remote_code)
     tokenizer = model.tokenizer
     if not getattr(tokenizer, "is_fast", False):
@@ -195,7 +148,7 @@ def _check_modules(folder: Path) -> None:
     """Refuse custom modules: Sentence Transformers would run their code from a local folder."""
     path = folder / "modules.json"
     try:
-        modules = [(module["type"], module["path"]) for module in _read_json(path)]
+        modules = [(module["type"], module["path"]) for module in read_json(path)]
     except (TypeError, KeyError) as error:
         raise ModelError(f"{path} is not a list of modules") from error
     for kind, place in modules:
@@ -205,7 +158,7 @@ def _check_modules(folder: Path) -> None:
             raise ModelError(f"{folder} has a module {kind}, but only {_listed()} are supported")
         if name == "Dense":
             # The library replaces any other activation by its default.
-            activation = _read_json(folder / place / "config.json").get("activation_function", "")
+            activation = read_json(folder / place / "config.json").get("activation_function", "")
             if activation and not activation.startswith("torch.nn.modules."):
                 raise ModelError(
                     f"{folder / place} has the activation {activation}, but only activations "
@@ -271,14 +224,3 @@ def _num_positions(model: "SentenceTransformer") -> int | None:
             padding = getattr(module, "padding_idx", None)
             return table.num_embeddings - (padding + 1 if isinstance(padding, int) else 0)
     return getattr(model[0].auto_model.config, "max_position_embeddings", None)
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{path} cannot be read as JSON: {_first_line(error)}") from error
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".:")

@@ -14,9 +14,9 @@ from swiftlet.encoders.tokenizer import cleaning_for
 from swiftlet.errors import InvalidArgumentError
 from training.model.attention import fastest_attention
 from training.model.errors import ModelError
+from training.model.folders import find_model
 from training.model.loading import (
     choose_max_tokens,
-    find_model,
     load_model,
     prompts_of,
     truncating_tokenizer,

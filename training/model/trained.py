@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from swiftlet.encoders import DOCUMENT_ENCODER_FOLDER, QUERY_ENCODER_FOLDER, find_shipped
+from swiftlet.encoders import DOCUMENT_ENCODER_FOLDER, QUERY_ENCODER_FOLDER
 from swiftlet.encoders.encoder import Role
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.manifest import FILE_NAME, read_manifest, verify_files
-from training.model.exported import is_exported
 
 KIND = "model"
 QUERY_ENCODER = QUERY_ENCODER_FOLDER
@@ -52,18 +51,6 @@ def trained_encoder(model: str | Path) -> TrainedEncoder | None:
         role = None  # the two encoders are one
     name = f"{run.name}-{folder.name.replace('_', '-')}"
     return TrainedEncoder(name, manifest.embedding_space, role)
-
-
-def recorded_space(model: str | Path) -> str | None:
-    """The embedding space that an export or a training run has recorded for an encoder, if any.
-
-    Errors as `trained_encoder`.
-    """
-    folder = find_shipped(Path(model))
-    if is_exported(folder):
-        return read_manifest(folder).embedding_space
-    trained = trained_encoder(model)
-    return None if trained is None else trained.embedding_space
 
 
 def refuse_run(folder: Path) -> None:

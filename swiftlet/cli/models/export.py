@@ -114,7 +114,9 @@ def encoder(
 ) -> None:
     """Write an encoder in ONNX."""
     from swiftlet.publication import check_target
+    from training.model.folders import find_local
 
+    find_local(model)  # before a missing package
     check_target(out, overwrite=overwrite, kind="encoder")
     with extra("export"):
         from export.encoder_directory import export_encoder
@@ -130,7 +132,9 @@ def reranker(
 ) -> None:
     """Write a cross-encoder in ONNX, which orders the documents of a search anew."""
     from swiftlet.publication import check_target
+    from training.model.folders import find_local
 
+    find_local(model)
     check_target(out, overwrite=overwrite, kind="reranker")
     with extra("export"):
         from export.reranker_directory import export_reranker
@@ -152,6 +156,9 @@ def router(
     settings: dict[str, Any],
 ) -> None:
     """Write the two encoders of a Router in ONNX, one for queries and one for documents."""
+    from training.model.folders import find_local
+
+    find_local(model)
     with extra("export"):
         from export.router import export_router
     settings["prompts"] = _prompts(query_prompt, passage_prompt)
@@ -170,7 +177,9 @@ def verify(
 ) -> None:
     """Write nothing: measure parity, quality and latency of an encoder directory again."""
     from swiftlet.manifest import read_manifest
+    from training.model.folders import find_local
 
+    find_local(model)
     read_manifest(out, "encoder")
     with extra("export"):
         from export.errors import ExportError
@@ -192,10 +201,10 @@ def _by_model(
 
 
 def _kind_of(model: str) -> str:
+    from training.model.folders import find_model, is_cross_encoder, is_router
+
     with extra("export"):
-        from export.router import is_router
-        from training.model.loading import find_model, is_cross_encoder
-    folder = find_model(model)
+        folder = find_model(model)
     if is_cross_encoder(folder):
         return "reranker"
     return "router" if is_router(folder) else "encoder"

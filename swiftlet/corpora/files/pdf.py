@@ -1,7 +1,8 @@
 """PDF files: the text of each page as a reader sees it."""
 
 import re
-from collections.abc import Collection, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ _WORD_END, _WORD_START = re.compile(r"[^\W\d_]*$"), re.compile(r"[^\W\d_]*")
 _OF_NAMES = frozenset("-_/\\.@:=+~%$#0123456789")
 _LONGEST_WORD = 64
 _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
+_CONJUNCTIONS = frozenset({"and", "bis", "bzw", "eller", "och", "oder", "or", "sowie", "to", "und"})
 _LEAST_LETTERS = 4
 _VOWEL = re.compile("[aeiouyäöüáéíóúàèìòùâêîôûæœø]|[^\x00-\u024f]")
 _SPACED_LINE = re.compile(r"^(?:[^\W\d_] +){4,}[^\W\d_]$", re.MULTILINE)
@@ -43,7 +45,7 @@ def pdf_parts(path: Path, content: bytes) -> Iterator[Part | CollectionError]:
             title = " ".join(_title(document).translate(_SIGNS).split()) or path.stem
             pictures = []
             texts = [str(page.get_textpage().get_text_range()) for page in document]
-            known = {word for text in texts for word in whole_words(text)}
+            known = Counter(word for text in texts for word in whole_words(text))
             for number, page in enumerate(document, start=1):
                 if text := cleaned(texts[number - 1], known):
                     place = {"page": number, "pages": len(document)}
@@ -74,18 +76,21 @@ def _title(document: Any) -> str:
     return content.raw[: size // 2 * 2].decode("utf-16-le", "replace")
 
 
-def cleaned(text: str, known: Collection[str]) -> str:
+def cleaned(text: str, known: Counter[str]) -> str:
     """A text as PDFium gives it, with whole words, and letters in place of glyphs.
 
-    :param known: The words of the file, in lower case.
+    :param known: How often the file has a word, in lower case.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     text = _undivided(text, known).translate(_SIGNS)
     return _SPACED_LINE.sub(lambda line: _joined(line[0]), text).strip()
 
 
-def _undivided(text: str, known: Collection[str]) -> str:
-    """A word that is divided at the end of a line is joined; a compound keeps its hyphen."""
+def _undivided(text: str, known: Counter[str]) -> str:
+    """A word that is divided at the end of a line is joined; a compound keeps its hyphen.
+
+    The hyphen also stays before a conjunction, as in "pre- and postfix".
+    """
     pieces, start = list[str](), 0
     for hyphen in _HYPHENS.finditer(text):
         before = text[max(start, hyphen.start() - _LONGEST_WORD) : hyphen.start()]
@@ -94,27 +99,33 @@ def _undivided(text: str, known: Collection[str]) -> str:
         preceding = before[-len(left) - 1 : -len(left)] if left else "-"
         is_word = len(left) > 1 and preceding not in _OF_NAMES
         is_divided = hyphen[0][0] == "\xad" or (is_word and _is_divided(left, right, known))
-        pieces += [text[start : hyphen.start()], "" if is_divided else "-"]
+        is_followed = text.startswith(("-", "\ufffe"), hyphen.end() + len(right))
+        space = " " * (right in _CONJUNCTIONS and not is_followed)
+        pieces += [text[start : hyphen.start()], "" if is_divided else f"-{space}"]
         start = hyphen.end()
     return "".join([*pieces, text[start:]])
 
 
 def whole_words(text: str) -> Iterator[str]:
-    """The words, in lower case, that are not divided."""
+    """The words, in lower case, that are not divided, and the parts of compounds."""
     for word in _WORD.finditer(text):
         around = text[max(0, word.start() - 1) : word.start()], text[word.end() : word.end() + 1]
         if not {*around} & {"\ufffe", "\xad"}:
-            yield word[0].lower()
+            yield from {found := word[0].lower(), *found.split("-")}
 
 
-def _is_divided(left: str, right: str, known: Collection[str]) -> bool:
-    """Whether two parts are one word; if in doubt, they are unless both are words of the file."""
+def _is_divided(left: str, right: str, known: Counter[str]) -> bool:
+    """Whether two parts are one word, by what the file has more often, joined or with a hyphen.
+
+    If it has neither, they are, unless both are words of the file.
+    """
     if not (right[:1].islower() or (left.isupper() and right.isupper())):
         return False
     left, right = left.lower(), right.lower()
-    if left + right in known:
-        return True
-    return f"{left}-{right}" not in known and not (left in known and right in known)
+    joined, compound = known[left + right], known[f"{left}-{right}"]
+    if joined or compound:
+        return joined >= compound
+    return right not in known or (left not in known and right not in _CONJUNCTIONS)
 
 
 def _joined(line: str) -> str:

@@ -7,12 +7,13 @@ from itertools import chain, starmap
 
 from swiftlet.text import INVISIBLE
 
-# Presentation forms, widths, radicals, numerals and mathematical letters: NFKC gives the letters
-# that are meant, and the two parts of sara am. Of symbols, it would make parts of words: of
+# Presentation forms, ligatures, widths, radicals, numerals and mathematical letters: NFKC gives the
+# letters that are meant, and the two parts of sara am. Of symbols, it would make parts of words: of
 # "Name™" "NameTM".
 _FORMS = re.compile(
-    "[\u0e33\u0eb3"
-    "\u2160-\u217f\u2e80-\u2fdf\ufb00-\ufdff\ufe70-\ufefc\uff01-\uffee\U0001d400-\U0001d7ff]+"
+    "[\u0675-\u0678\u0e33\u0eb3\u0edc\u0edd\u2102\u210a-\u2113\u2115\u2119-\u211d\u2124\u2128"
+    "\u212c\u212d\u212f-\u2131\u2133\u2134\u213c-\u213f\u2145-\u2149\u2160-\u217f\u2e80-\u2fdf"
+    "\ufb00-\ufdff\ufe70-\ufefc\uff01-\uffee\U0001d400-\U0001d7ff\U0001ee00-\U0001eeff]+"
 )
 # The combining classes of accents and points. Vowels, tones of Thai and Lao, viramas, nuktas and
 # the voicing of kana have other classes: they make other words.

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -231,11 +231,17 @@ def test_bad_arguments_are_refused_in_one_sentence(
         ("tune {index} --queries absent --qrels absent", "absent: there is no such file"),
         ("export encoder model --out {index}", "exists; choose another place"),
         ("export verify model absent", "absent is not a directory"),
+        ("export ./absent --out {out}", "./absent does not exist"),
+        ("export encoder ./absent --out {out}", "./absent does not exist"),
+        ("export reranker {recipe} --out {out}", "recipe.toml is a file; a model's directory is"),
+        ("export router ./absent --out {out}", "./absent does not exist"),
+        ("export model --out {out} --max-tokens 0", "0 is not in the range"),
         *(
             (command, "is not installed: run pip install")
             for command in (
                 "train {recipe} --out {out}",
                 "adapt {index} --out {out}",
+                "export {model} --out {out}",
                 "mcp {index}",
             )
         ),
@@ -253,6 +259,7 @@ def test_a_mistake_is_named_before_a_missing_package(
         monkeypatch.setitem(sys.modules, name, None)
     (tmp_path / "recipe.toml").touch()
     places = {"recipe": tmp_path / "recipe.toml", "out": tmp_path / "out", "index": index}
+    places["model"] = tmp_path  # a folder
     places["corpus"] = write_corpus(tmp_path / "corpus.jsonl")
     assert complaint in refusal(swiftlet(*command.format(**places).split()))
 
@@ -413,6 +420,19 @@ def test_an_addition_that_ends_early_says_how_far_it_got(index: Path, tmp_path: 
     added = swiftlet("add", changed, write_corpus(tmp_path / "more.jsonl", *lines, "bad"))
     assert "line 154" in refusal(added)
     assert "100 documents written before that" in added.stderr
+
+
+def test_an_addition_that_fails_at_its_end_is_said_to_be_unknown(
+    index: Path, tmp_path: Path, storage_ends_at: Callable[[int], Any]
+) -> None:
+    changed = shutil.copytree(index, tmp_path / "index")
+    long = json.dumps({"_id": "long", "text": "tea", "metadata": {"long": "x" * 60_000}})
+    corpus = write_corpus(tmp_path / "long.jsonl", long)
+    with storage_ends_at(40_000):  # more than what SQLite shares with readers
+        added = swiftlet("add", changed, corpus)
+    assert "it is not known whether the changes are written: write them again" in refusal(added)
+    assert "before that" not in added.stderr
+    assert "4 documents put" in swiftlet("add", changed, corpus).stdout
 
 
 def test_a_merge_that_fails_does_not_refuse_an_addition(

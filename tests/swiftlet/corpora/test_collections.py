@@ -21,6 +21,7 @@ from swiftlet.corpora.collections import (
     read_queries,
     unread_files,
 )
+from swiftlet.corpora.lines import LONGEST_BYTES
 from swiftlet.corpora.rows import documents_of
 from swiftlet.errors import CollectionError
 from swiftlet.types import Document, Query
@@ -54,6 +55,15 @@ def refusal(read: Callable[[], object]) -> CollectionError:
         read_all()
     assert "\n" not in str(caught.value)
     return caught.value
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("name", ["lines.jsonl", "text.txt"])
+def test_a_line_or_a_text_of_too_many_bytes_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).touch()
+    os.truncate(tmp_path / name, LONGEST_BYTES + 1)
+    error = refusal(lambda: read_documents(tmp_path / name))
+    assert "longer than 268,435,456 bytes" in str(error)
 
 
 @pytest.mark.parametrize(

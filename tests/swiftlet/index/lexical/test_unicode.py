@@ -1,7 +1,7 @@
 """Words in any form of Unicode, with accents or without, in any script.
 
 Characters come from Python's `unicodedata`; the cases of Turkish from SpecialCasing.txt; words and
-sentences from the toml of experiments.words.
+sentences from words.toml.
 """
 
 import sys
@@ -23,7 +23,7 @@ from swiftlet.index.lexical.writer import GrowingWords
 from swiftlet.text import INVISIBLE, check_query
 from tests.growth import least_seconds
 
-SETTINGS = tomllib.loads(Path("experiments/words.toml").read_text("utf-8"))
+SETTINGS = tomllib.loads(Path(__file__).with_name("words.toml").read_text("utf-8"))
 WORDS: dict[str, list[str]] = SETTINGS["words"]
 SENTENCES: dict[str, list[str]] = SETTINGS["sentences"]
 CHARACTERS = [*map(chr, range(sys.maxunicode + 1))]
@@ -107,7 +107,7 @@ def test_enclosing_marks_make_no_other_word(language: str) -> None:
         assert not analysis.words(f"#{mark}")
 
 
-# Each as sara am, in two parts, and with the tone after the first part.
+# Each as sara am, in two parts, and with the tone after the first part; Lao's ligatures of ho.
 @pytest.mark.parametrize(
     "spellings",
     [
@@ -115,10 +115,13 @@ def test_enclosing_marks_make_no_other_word(language: str) -> None:
         ("\u0e19\u0e49\u0e33", "\u0e19\u0e49\u0e4d\u0e32", "\u0e19\u0e4d\u0e49\u0e32"),
         ("\u0e84\u0eb3", "\u0e84\u0ecd\u0eb2"),
         ("\u0e99\u0ec9\u0eb3", "\u0e99\u0ec9\u0ecd\u0eb2", "\u0e99\u0ecd\u0ec9\u0eb2"),
+        ("\u0edc\u0ec9\u0eb2", "\u0eab\u0e99\u0ec9\u0eb2"),
+        ("\u0edd\u0eb2", "\u0eab\u0ea1\u0eb2"),
+        ("\u0edd\u0ead\u0e81", "\u0eab\u0ea1\u0ead\u0e81"),
     ],
 )
 @pytest.mark.parametrize("language", ["none", "english", "french"])
-def test_sara_am_is_found_in_each_spelling(language: str, spellings: tuple[str, ...]) -> None:
+def test_thai_and_lao_are_found_in_each_spelling(language: str, spellings: tuple[str, ...]) -> None:
     analysis = analysis_of(language)
     for before, after in (("", ""), ("\u0e01\u0e32\u0e23", "\u0e07\u0e32\u0e19")):
         texts = [f"{before}{each}{after}" for each in spellings]
@@ -167,6 +170,7 @@ def test_a_query_of_invisible_characters_is_blank(query: str) -> None:
     [
         ("ﬂow", "flow"), ("ｓｅａｒｃｈ", "search"), ("𝐩𝐫𝐨𝐨𝐟", "proof"), ("ﻛﺘﺎﺏ", "كتاب"),
         ("ｶﾞｲﾄﾞ", "ガイド"),        ("⼭⽔", "山水"), ("chapter Ⅻ", "chapter XII"), ("ﬅart", "start"),
+        ("𝑡ℎ𝑒", "the"), ("𝔄ℑℨ", "AIZ"), ("𝓗ℯ𝓁ℓ", "Hell"), ("ℝ", "R"), ("𞸀𞸁", "اب"), ("ٵ", "اٴ"),
     ],
 )  # fmt: skip
 def test_forms_of_letters_are_the_letters(text: str, word: str) -> None:
