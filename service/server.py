@@ -43,8 +43,9 @@ if TYPE_CHECKING:  # its packages come with an extra
     from service.sight.tracing import Tracing
 
 _BACKLOG = 2048
-_FILES = 64
-"""Files that the process opens besides one document store per thread, with some connections."""
+_FILES, _FILES_OF_WRITES = 64, 32
+"""Files that the process opens besides one document store per thread, with some connections; and
+those that connections leave free, for the first write and for a reload."""
 
 _GRACE_SECONDS = 0.1
 _LISTENERS = 16
@@ -75,7 +76,7 @@ def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = None) 
         if isinstance(place, Path):
             read_manifest(place, kind)  # a missing one is refused before anything is logged
     begin_log(settings.log_level, settings.log_format, settings.lines())
-    _check_files(settings.threads)
+    most_files = _most_files(settings.threads)
     check_memory_limit(
         settings.index if isinstance(settings.index, Path) else None,
         settings.query_encoder,
@@ -128,6 +129,7 @@ def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = None) 
                 head_timeout_ms=settings.body_timeout_ms,
                 write_timeout_ms=settings.write_timeout_ms,
                 unread=unread,
+                most_files=most_files,
             )
             config = uvicorn.Config(
                 app,
@@ -233,13 +235,17 @@ def _refuse_new_connections(listener: socket.socket) -> None:
         listener.setsockopt(socket.SOL_SOCKET, _SO_BINDTOIFINDEX, _NO_INTERFACE)
 
 
-def _check_files(threads: int) -> None:
+def _most_files(threads: int) -> int:
+    """The file descriptor from which on none is left for a connection."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if limit != resource.RLIM_INFINITY and limit < threads + _FILES:
+    limit = sys.maxsize if limit == resource.RLIM_INFINITY else limit
+    needed = threads + _FILES + _FILES_OF_WRITES
+    if limit < needed:
         raise InvalidArgumentError(
-            f"at most {limit} files may be open at once; at least {threads + _FILES} are expected, "
+            f"at most {limit} files may be open at once; at least {needed} are expected, "
             "by ulimit -n or LimitNOFILE"
         )
+    return limit - threads - _FILES_OF_WRITES
 
 
 @contextmanager

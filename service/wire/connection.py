@@ -1,6 +1,7 @@
 """Connections: limits of request heads and of unread answers."""
 
 from asyncio import TimerHandle
+from sys import maxsize
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
@@ -22,10 +23,18 @@ class UnreadAnswers:
 
 
 def bounded_connection(
-    *, head_timeout_ms: int, write_timeout_ms: int, unread: UnreadAnswers
+    *,
+    head_timeout_ms: int,
+    write_timeout_ms: int,
+    unread: UnreadAnswers,
+    most_files: int = maxsize,
 ) -> type[HttpToolsProtocol]:
-    """The server's protocol, with time limits for request heads and for reading answers."""
+    """The server's protocol, with time limits for request heads and for reading answers.
+
+    :param most_files: From this file descriptor on, connections are closed.
+    """
     bounds = {
+        "most_files": most_files,
         "head_timeout_ms": head_timeout_ms,
         "write_timeout_ms": write_timeout_ms,
         "unread": unread,
@@ -40,6 +49,7 @@ class BoundedConnection(HttpToolsProtocol):
     client takes to read an answer.
     """
 
+    most_files: int
     head_timeout_ms: int
     write_timeout_ms: int
     unread: UnreadAnswers
@@ -52,6 +62,9 @@ class BoundedConnection(HttpToolsProtocol):
         """Wait for the first request; uvicorn bounds the wait for later ones."""
         super().connection_made(transport)
         self._limit_head(is_waiting=True)
+        # The system gives the lowest descriptor that is free.
+        if transport.get_extra_info("socket").fileno() >= self.most_files:
+            self._abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop both timers."""

@@ -1,5 +1,7 @@
 """From an error to its answer: one table, and `application/problem+json` (RFC 9457)."""
 
+import logging
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -21,6 +23,13 @@ from swiftlet.errors import (
 )
 
 MEDIA_TYPE = "application/problem+json"
+
+_OF_THE_SERVICE = {409, 503, 507}
+"""The statuses of problems that a client has not caused; they may name files of the service."""
+
+_FOLDERS = re.compile(r"(?<![\w:/.])/(?:[^/\s'\"]+/)+")
+
+logger = logging.getLogger(__name__)
 
 
 class MalformedBodyError(RetrievalError):
@@ -168,14 +177,17 @@ def kind_of(error: Exception) -> ProblemKind:
 def problem_response(error: Exception, context: RequestContext) -> Response:
     """The answer to the request of `context`, which ended in `error`.
 
-    The message of an internal error is only in the log: it may contain details that a client must
-    not see.
+    The message of an internal error is only in the log, and so are the folders of the service's
+    files: a client must not see them.
     """
     kind = kind_of(error)
     context.problem = kind.name
     detail = error.detail if isinstance(error, HTTPException) else str(error)
     if kind is PROBLEMS[InternalError]:
         detail = f"the log has the cause under the request id {context.request_id}"
+    if kind.status in _OF_THE_SERVICE and (bare := _FOLDERS.sub("", detail)) != detail:
+        logger.warning("request %s was refused: %s", context.request_id, detail)
+        detail = bare
     problem = {
         "type": f"/docs#{kind.name}",
         "title": kind.title,

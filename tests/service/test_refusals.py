@@ -1,3 +1,4 @@
+import json
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -7,11 +8,19 @@ from typing import Any
 import httpx
 import pytest
 
-from service.wire.problems import PROBLEMS, kind_of
+from service.wire.context import RequestContext
+from service.wire.problems import (
+    PROBLEMS,
+    NotReadyError,
+    ReloadRefusedError,
+    WriteRefusedError,
+    kind_of,
+    problem_response,
+)
 from service.wire.requests import Limits
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.encoders.encoder import OnnxEncoder
-from swiftlet.errors import CorruptIndexError
+from swiftlet.errors import CorruptIndexError, StorageError, UnknownDocumentError
 from swiftlet.search.searcher import Searcher
 from swiftlet.types import Embeddings
 from tests.service.attacker import Attacker, is_refused
@@ -353,6 +362,24 @@ def test_after_an_unexpected_failure_the_client_gets_the_request_id_and_the_log_
     assert "inner secret" in caplog.text
     assert answer.headers["x-request-id"] in caplog.text
     assert "mine" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (StorageError("cannot write '/srv/a/x.sqlite': full"), "cannot write 'x.sqlite': full"),
+        (WriteRefusedError("/srv/a/none is not a directory"), "none is not a directory"),
+        (ReloadRefusedError("/srv/a/b: no; /srv/c is"), "b: no; c is"),
+        (NotReadyError("milvus://host:1/a/b: away"), "milvus://host:1/a/b: away"),
+        (UnknownDocumentError("/srv/a/b"), "no document has the id '/srv/a/b'"),
+    ],
+)
+def test_folders_of_the_service_are_in_the_log_only(
+    error: Exception, sentence: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    answer = problem_response(error, RequestContext("the-id", 0.0))
+    assert json.loads(answer.body)["detail"] == sentence
+    assert ("the-id was refused: " + str(error) in caplog.text) == (str(error) != sentence)
 
 
 def test_every_error_of_a_request_has_one_status() -> None:

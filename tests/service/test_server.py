@@ -186,7 +186,7 @@ def test_with_too_few_files_it_does_not_start(small_index: Path) -> None:
     )
     assert ended.returncode == 2
     assert ended.stderr.splitlines()[-1] == (
-        "swiftlet: at most 20 files may be open at once; at least 66 are expected, "
+        "swiftlet: at most 20 files may be open at once; at least 98 are expected, "
         "by ulimit -n or LimitNOFILE"
     )
 

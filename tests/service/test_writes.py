@@ -8,7 +8,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from threading import Event
@@ -281,6 +281,35 @@ def test_a_write_that_searches_cannot_see_is_said_to_be_written(index, server):
     assert count() == before + 1
     manifest.write_bytes(whole)
     wait_until(lambda: "two" in found(server, "two"))
+
+
+@pytest.mark.check
+def test_connections_leave_files_for_writes_and_a_reload(index):
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with ExitStack() as stack:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (120, limits[1]))
+        try:
+            keys = {"write_keys": KEY, "admin_keys": KEY}
+            server = stack.enter_context(running(index, threads=2, **keys))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        connections = [stack.enter_context(server.connect()) for _ in range(120)]
+        with suppress(ConnectionResetError):
+            assert connections[-1].recv(1) == b""  # there are too many of them
+        for connection in connections[:3]:
+            connection.close()
+        client = stack.enter_context(server.client())
+
+        def is_answered() -> bool:
+            with suppress(httpx.TransportError):
+                return client.get("/health/live").is_success
+            return False
+
+        wait_until(is_answered)
+        body = {"documents": [{"_id": "a", "text": "b"}]}
+        assert client.put("/documents", json=body, headers=BEARER).is_success
+        assert client.delete("/documents/a", headers=BEARER).is_success
+        assert client.post("/admin/reload", headers=BEARER).is_success
 
 
 @pytest.mark.check
