@@ -121,8 +121,8 @@ class PostgresWriter(ServerWriter):
             write(table, connection, new, words_in(state, manifest))
             connection.execute(table.sql(_COUNT_NEW_WORDS), [[each.number for each in new]])
             counts = len(new) - len(gone), passages - sum(gone.values())
-            change = self._note(connection, state, *counts, new=len(new), changed=len(new))
-        self.change = change
+            written = self._note(connection, state, *counts, new=len(new), changed=len(new))
+        self.change = written
         return Changed(len(new), self.change)
 
     @override
