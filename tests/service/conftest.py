@@ -92,11 +92,15 @@ class Server:
         self.log.extend(self.process.stderr)
 
 
+PATIENT = dict.fromkeys(("timeout_ms", "body_timeout_ms", "write_timeout_ms"), 60_000)
+"""Settings with which answers come in time also where cores are busy."""
+
+
 def start(index: Path, **settings: object) -> Server:
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("SWIFTLET_")
     }
-    settings = {"index": index, "encoder": DEFAULT_ENCODER, "port": 0, **settings}
+    settings = {"index": index, "encoder": DEFAULT_ENCODER, "port": 0, **PATIENT, **settings}
     environment |= {f"SWIFTLET_{name.upper()}": str(value) for name, value in settings.items()}
     process = subprocess.Popen(
         [sys.executable, "-c", START],
@@ -221,7 +225,7 @@ def make_application() -> Iterator[Callable[..., Application]]:
             closing.callback(parts["reloader"].close)
         app = create_app(
             state,
-            limits=limits or Limits(timeout_ms=60_000),  # also where cores are busy
+            limits=limits or Limits(timeout_ms=PATIENT["timeout_ms"]),
             executor=executor,
             metrics=Metrics(registry),
             **parts,

@@ -33,7 +33,7 @@ QUERY = "how is bread baked"
 SCHEMES = ["light", "dark"]
 STAGES = ["queue", *STAGE_NAMES]
 TYPING_PAUSE_MS = 150
-WAIT_MS = 20_000
+WAIT_MS = 60_000
 HOSTILE_TITLE = "Foxes 🦊 <script>window.owned = 1</script>"
 HOSTILE_TEXT = (
     "🎉 Fireworks 🎆 light the sky over the harbour at midnight. " * 30
