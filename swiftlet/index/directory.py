@@ -13,7 +13,8 @@ from swiftlet.encoders.encoder import Encoder
 from swiftlet.errors import ArtefactError, CorruptIndexError
 from swiftlet.index.changes.delta import Delta
 from swiftlet.index.changes.log import Change, Changes
-from swiftlet.index.columns.columns import COLUMNS_FOLDER, Columns
+from swiftlet.index.columns.columns import COLUMN_FILES, COLUMNS_FOLDER, Columns
+from swiftlet.index.documents.passages import DocumentNumbers
 from swiftlet.index.documents.store import DocumentStore
 from swiftlet.index.lexical.index import LexicalIndex
 from swiftlet.index.parts import BaseParts, SearchParts
@@ -153,26 +154,26 @@ class IndexDirectory:
 
     def _base(self, manifest: Manifest) -> BaseParts:
         path = self._path
-        index = open_index(path, manifest.details)
-        columns = path / COLUMNS_FOLDER
-        try:
-            # A plain array: its elements are read several times as fast as a memory map.
-            numbers = np.asarray(
-                np.load(path / PASSAGE_TO_DOCUMENT_FILE, mmap_mode="r", allow_pickle=False)
-            )
-        except (OSError, ValueError) as error:
-            raise CorruptIndexError(f"{path} is damaged: {error}") from error
+        index = open_index(path, manifest)
+        store = DocumentStore(path / DOCUMENTS_FILE, readers=self._readers)
         base = BaseParts(
             encoder=self._encoder,
             index=index,
-            lexical=LexicalIndex.of_index(path, manifest.details),
-            columns=Columns.open(columns) if columns.is_dir() else None,
-            passage_to_document=numbers,
-            store=DocumentStore(path / DOCUMENTS_FILE, readers=self._readers),
+            lexical=LexicalIndex.of_index(path, manifest),
+            columns=self._columns(manifest, store.num_documents),
+            passage_to_document=_document_numbers(path / PASSAGE_TO_DOCUMENT_FILE, store),
+            store=store,
         )
         # When no search uses it any more.
         weakref.finalize(base, base.store.close)
         return base
+
+    def _columns(self, manifest: Manifest, num_documents: int) -> Columns | None:
+        names = [f"{COLUMNS_FOLDER}/{name}" for name in COLUMN_FILES]
+        if names[0] not in manifest.files:  # earlier indexes have none
+            return None
+        manifest.check_listed(self._path, *names)
+        return Columns.open(self._path / COLUMNS_FOLDER, num_documents)
 
     def _identity(self) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
         """The identities of the directory and of its manifest; None if there is none."""
@@ -182,3 +183,17 @@ class IndexDirectory:
             return None
         of_manifest = manifest.st_dev, manifest.st_ino, manifest.st_mtime_ns, manifest.st_size
         return (directory.st_dev, directory.st_ino), of_manifest
+
+
+def _document_numbers(path: Path, store: DocumentStore) -> DocumentNumbers:
+    try:
+        # A plain array: its elements are read several times as fast as a memory map.
+        numbers = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+    except (OSError, ValueError) as error:
+        raise CorruptIndexError(f"{path} is damaged: {error}") from error
+    is_list = numbers.ndim == 1 and numbers.dtype.kind == "i"
+    # The passages of a document are next to each other.
+    firsts = numbers[np.flatnonzero(np.diff(numbers, prepend=-1))] if is_list else np.empty(0)
+    if not np.array_equal(np.sort(firsts), np.arange(store.num_documents)):
+        raise CorruptIndexError(f"{path} does not number the {store.num_documents:,} documents")
+    return numbers

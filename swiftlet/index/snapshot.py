@@ -7,7 +7,12 @@ from contextlib import closing
 from pathlib import Path
 
 from swiftlet.arguments import StrPath, path_of
-from swiftlet.errors import ArtefactError, InvalidArgumentError, StorageError
+from swiftlet.errors import (
+    ArtefactError,
+    CorruptArtefactError,
+    InvalidArgumentError,
+    StorageError,
+)
 from swiftlet.index.changes.log import CHANGES_FILE, Changes, connect_changes, make_changes
 from swiftlet.manifest import FILE_NAME, Manifest, load_manifest, read_manifest
 from swiftlet.publication import discard, locked_working_directory, storage_errors
@@ -62,7 +67,13 @@ def _write(archive: Path, index: Path, manifest: Manifest, changes: Path) -> Non
     with archive.open("wb") as file:
         with tarfile.open(fileobj=file, mode="w") as tar:
             for part in (FILE_NAME, *manifest.files):
-                tar.add((index / part).resolve(), f"{name}/{part}", recursive=False)
+                found = (index / part).resolve()
+                if not found.is_relative_to(index.resolve()):
+                    raise CorruptArtefactError(
+                        f"{index / part} is a link to {found}, which is no part of the index: put "
+                        "the file itself in its place"
+                    )
+                tar.add(found, f"{name}/{part}", recursive=False)
             changes.unlink(missing_ok=True)
             if (index / CHANGES_FILE).exists():
                 _copy(index / CHANGES_FILE, changes)
