@@ -4,7 +4,8 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 from blake3 import blake3
 
+from swiftlet import disk
 from swiftlet.details import NEEDED_FILES, check_fields
 from swiftlet.errors import (
     ArtefactError,
@@ -20,7 +22,7 @@ from swiftlet.errors import (
     ManifestError,
     shown,
 )
-from swiftlet.publication import flush_directory, storage_errors
+from swiftlet.publication import storage_errors
 
 FORMAT_VERSION = 3
 """The format that this Swiftlet writes, and the newest that it reads."""
@@ -55,11 +57,21 @@ class FileEntry:
 
         :raises OSError: When it cannot be read.
         """
-        found, block = _HASHES[algorithm](), memoryview(bytearray(_BLOCK_BYTES))
+        *_, whole = cls.of_beginnings(path, algorithm)
+        return whole
+
+    @classmethod
+    def of_beginnings(cls, path: Path, algorithm: str) -> Iterator["FileEntry"]:
+        """Read the file and hash it, with a pause after each megabyte; the last one is whole.
+
+        :raises OSError: When it cannot be read.
+        """
+        found, block, count = _HASHES[algorithm](), memoryview(bytearray(_BLOCK_BYTES)), 1
         with path.open("rb", buffering=0) as file:
-            while count := file.readinto(block):
+            while count:
+                count = file.readinto(block)
                 found.update(block[:count])
-            return cls(algorithm, found.hexdigest(), file.tell())
+                yield cls(algorithm, found.hexdigest(), file.tell())
 
     @classmethod
     def parse(cls, fields: Mapping[str, Any]) -> "FileEntry":
@@ -170,12 +182,11 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
     """
     written = directory / f".{FILE_NAME}.partial"
     with storage_errors(directory):
-        with written.open("wb") as file:
+        with disk.opened(written) as file:
             file.write(_serialise(manifest.fields()))
-            file.flush()
-            os.fsync(file.fileno())
-        written.replace(directory / FILE_NAME)
-        flush_directory(directory)
+            disk.sync(file)
+        disk.rename(written, directory / FILE_NAME)
+        disk.sync(directory)
 
 
 def change_details(directory: Path, changes: Mapping[str, Any]) -> None:
@@ -243,6 +254,11 @@ def verify_files(directory: Path, manifest: Manifest) -> None:
 
     :raises CorruptArtefactError: When a file is missing, unreadable or different; names it.
     """
+    deque(verification(directory, manifest), maxlen=0)
+
+
+def verification(directory: Path, manifest: Manifest) -> Iterator[None]:
+    """`verify_files`, with a pause after each megabyte."""
     way_out = f"restore {directory} from a copy, or make it again"
     for name, expected in manifest.files.items():
         path = directory / name
@@ -255,7 +271,8 @@ def verify_files(directory: Path, manifest: Manifest) -> None:
                     f"{path} has {size_bytes} bytes, but its manifest lists "
                     f"{expected.size_bytes}: {way_out}"
                 )
-            found = FileEntry.of(path, expected.algorithm)
+            for found in FileEntry.of_beginnings(path, expected.algorithm):  # noqa: B007
+                yield
         except FileNotFoundError:
             raise CorruptArtefactError(f"{path} is missing: {way_out}") from None
         except OSError as error:

@@ -6,20 +6,27 @@ from collections.abc import Iterator
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
+from time import monotonic
 
 import numpy as np
 
 from swiftlet.encoders.encoder import Encoder
 from swiftlet.errors import ArtefactError, CorruptIndexError
 from swiftlet.index.changes.delta import Delta
-from swiftlet.index.changes.log import Change, Changes
+from swiftlet.index.changes.log import Changes
 from swiftlet.index.columns.columns import COLUMN_FILES, COLUMNS_FOLDER, Columns
 from swiftlet.index.documents.passages import DocumentNumbers
 from swiftlet.index.documents.store import DocumentStore
 from swiftlet.index.lexical.index import LexicalIndex
 from swiftlet.index.parts import BaseParts, SearchParts
 from swiftlet.index.vectors import open_index
-from swiftlet.manifest import FILE_NAME, Manifest, load_manifest, read_manifest
+from swiftlet.manifest import (
+    FILE_NAME,
+    Manifest,
+    load_manifest,
+    read_manifest,
+    verification,
+)
 from swiftlet.types import Document
 
 DOCUMENTS_FILE = "documents.sqlite"
@@ -49,7 +56,6 @@ def documents(directory: Path) -> Iterator[Document]:
 class IndexDirectory:
     """The parts of an index directory as it is now; `refresh` follows it. Not thread-safe."""
 
-    keeps_state = True
     seconds_between_looks = 0.25
     manifest: Manifest
     base: BaseParts
@@ -65,11 +71,19 @@ class IndexDirectory:
         """
         self._path, self._encoder, self._readers = path, encoder, readers
         self._opened: tuple[tuple[int, ...], tuple[int, ...]] | None = None
-        self._damaged = False
+        self._damaged = self._is_rotten = False
+        self._verified_at = monotonic()
         self._open()
+
+    @property
+    def keeps_state(self) -> bool:
+        """As `IndexSource.keeps_state`; false when a file of the base was altered since."""
+        return not self._is_rotten
 
     def refresh(self) -> bool:
         """Take in what a writer has done since; whether `parts` or `manifest` are new.
+
+        Another megabyte of the base is verified, if the last one was `seconds_between_looks` ago.
 
         :raises ArtefactError: When the directory is damaged; the parts stay as they were.
         """
@@ -108,12 +122,17 @@ class IndexDirectory:
                 self._open()
                 return True
             self._opened, self.manifest, changed = opened, manifest, True
+        self._verify()
         if not self._changes.is_newer():
             return changed
         self._damaged = True
-        new = self._extend([*self._changes.after(self.change)])
+        if found := [*self._changes.after(self.change)]:
+            self.parts = self._delta.extended(found)
+            self.change = found[-1].number
+            for change in found:
+                self._history.update(change.checksum)
         self._damaged = False
-        return new or changed
+        return bool(found) or changed
 
     def _open(self) -> None:
         while True:
@@ -134,36 +153,45 @@ class IndexDirectory:
             if self._identity() == opened:  # otherwise a merge has replaced the directory meanwhile
                 break
             changes.close()
+        delta = Delta(base)
+        parts = delta.extended(found) if found else base
+        # Nothing can fail from here: the earlier state stays, or the new one is whole.
         if self._opened is not None:
             self.close()
         self._opened, self._changes, self.manifest = opened, changes, manifest
-        self.base = self.parts = base
-        self.change = changes.first
-        self._history = sha256()
-        self._delta = Delta(base)
-        self._extend(found)
-        self._damaged = False
+        self.base, self.parts, self._delta = base, parts, delta
+        self._history = sha256(b"".join(change.checksum for change in found))
+        self.change = found[-1].number if found else changes.first
+        self._verification = verification(self._path, manifest)
+        self._damaged = self._is_rotten = False
 
-    def _extend(self, changes: list[Change]) -> bool:
-        if changes:
-            self.parts = self._delta.extended(changes)
-            self.change = changes[-1].number
-            for change in changes:
-                self._history.update(change.checksum)
-        return bool(changes)
+    def _verify(self) -> None:
+        if monotonic() < self._verified_at + self.seconds_between_looks:
+            return
+        self._verified_at = monotonic()
+        try:
+            if next(self._verification, self) is self:
+                self._verification = verification(self._path, self.manifest)
+        except ArtefactError:
+            self._damaged = self._is_rotten = True
+            raise
 
     def _base(self, manifest: Manifest) -> BaseParts:
         path = self._path
         index = open_index(path, manifest)
         store = DocumentStore(path / DOCUMENTS_FILE, readers=self._readers)
-        base = BaseParts(
-            encoder=self._encoder,
-            index=index,
-            lexical=LexicalIndex.of_index(path, manifest),
-            columns=self._columns(manifest, store.num_documents),
-            passage_to_document=_document_numbers(path / PASSAGE_TO_DOCUMENT_FILE, store),
-            store=store,
-        )
+        try:
+            base = BaseParts(
+                encoder=self._encoder,
+                index=index,
+                lexical=LexicalIndex.of_index(path, manifest),
+                columns=self._columns(manifest, store.num_documents),
+                passage_to_document=_document_numbers(path / PASSAGE_TO_DOCUMENT_FILE, store),
+                store=store,
+            )
+        except BaseException:
+            store.close()
+            raise
         # When no search uses it any more.
         weakref.finalize(base, base.store.close)
         return base

@@ -123,6 +123,7 @@ class DocumentStore:
             while self._idle.qsize() < readers:
                 self._idle.put(connect_read_only(path))
         except (sqlite3.Error, OSError) as error:
+            self.close()
             raise CorruptIndexError(f"{path} is no document store: {error}") from error
 
     def passages(self, rows: Sequence[int], *, include_text: bool = True) -> list[StoredPassage]:
@@ -244,8 +245,8 @@ class DocumentStore:
             connection = self._another()
         try:
             yield connection
-        except sqlite3.Error as error:
-            raise CorruptIndexError(f"{self._path} is damaged: {error}") from error
+        except sqlite3.DatabaseError as error:
+            raise CorruptIndexError(f"{self._path} cannot be read: {error}") from error
         finally:
             self._idle.put(connection)
 

@@ -121,7 +121,8 @@ class PostgresWriter(ServerWriter):
             write(table, connection, new, words_in(state, manifest))
             connection.execute(table.sql(_COUNT_NEW_WORDS), [[each.number for each in new]])
             counts = len(new) - len(gone), passages - sum(gone.values())
-            self._note(connection, state, *counts, new=len(new), changed=len(new))
+            change = self._note(connection, state, *counts, new=len(new), changed=len(new))
+        self.change = change
         return Changed(len(new), self.change)
 
     @override
@@ -130,7 +131,8 @@ class PostgresWriter(ServerWriter):
             state = self._table.lock(connection)
             gone = self._remove(connection, document_ids)
             counts = -len(gone), -sum(gone.values())
-            self._note(connection, state, *counts, new=0, changed=len(gone))
+            change = self._note(connection, state, *counts, new=0, changed=len(gone))
+        self.change = change
         return gone
 
     @override
@@ -153,11 +155,11 @@ class PostgresWriter(ServerWriter):
     def _note(
         self, connection: Connection, state: State, documents: int, passages: int,
         *, new: int, changed: int,
-    ) -> None:  # fmt: skip
-        """Count what has changed."""
+    ) -> int:  # fmt: skip
+        """Count what has changed; the number of the last change."""
         values = documents, passages, new, changed
         connection.execute(self._table.sql(_COUNT), values)
-        self.change = state.change + changed
+        return state.change + changed
 
 
 def manifest_at(address: Address) -> Manifest:
