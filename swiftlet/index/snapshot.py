@@ -7,7 +7,12 @@ from pathlib import Path
 
 from swiftlet import disk
 from swiftlet.arguments import StrPath, path_of
-from swiftlet.errors import ArtefactError, InvalidArgumentError, StorageError
+from swiftlet.errors import (
+    ArtefactError,
+    CorruptArtefactError,
+    InvalidArgumentError,
+    StorageError,
+)
 from swiftlet.index.changes.last import LAST_FILE
 from swiftlet.index.changes.log import (
     CHANGES_FILE,
@@ -77,7 +82,13 @@ def _write(archive: Path, index: Path, manifest: Manifest, working: Path) -> Non
     with disk.opened(archive) as file:
         with tarfile.open(fileobj=file, mode="w") as tar:
             for part in (FILE_NAME, *manifest.files):
-                tar.add((index / part).resolve(), f"{name}/{part}", recursive=False)
+                found = (index / part).resolve()
+                if not found.is_relative_to(index.resolve()):
+                    raise CorruptArtefactError(
+                        f"{index / part} is a link to {found}, which is no part of the index: put "
+                        "the file itself in its place"
+                    )
+                tar.add(found, f"{name}/{part}", recursive=False)
             _copy_changes(index, working, manifest)
             for part in (CHANGES_FILE, LAST_FILE):
                 tar.add(working / part, f"{name}/{part}")

@@ -158,10 +158,10 @@ class Columns:
         self._keys, self._key_ends = keys, key_ends
 
     @classmethod
-    def open(cls, folder: Path) -> "Columns":
-        """Map the files of `folder` into memory.
+    def open(cls, folder: Path, num_documents: int = 1 << 31) -> "Columns":
+        """Map the files of `folder` into memory, which name at most `num_documents` documents.
 
-        :raises CorruptIndexError: When they cannot be read.
+        :raises CorruptIndexError: When they cannot be read, or do not belong together.
         """
         try:
             # Plain arrays: their elements are read several times as fast as memory maps.
@@ -171,6 +171,19 @@ class Columns:
             ]
         except (OSError, ValueError) as error:
             raise CorruptIndexError(f"{folder} has no columns: {error}") from error
+        documents, document_ends, keys, key_ends = arrays
+        if not (
+            all(each.ndim == 1 for each in arrays)
+            and [each.dtype.kind for each in arrays] == ["i", "i", "u", "i"]
+            and len(document_ends) == len(key_ends)
+            and _cuts(document_ends, documents)
+            and _cuts(key_ends, keys)
+            and bool(np.all((documents >= 0) & (documents < num_documents)))
+            # Each key has the end of its field's name.
+            and len(np.unique(np.searchsorted(key_ends, np.flatnonzero(keys == 0), "right")))
+            == len(key_ends) - 1
+        ):
+            raise CorruptIndexError(f"{folder} is damaged: its files do not belong together")
         return cls(*arrays)
 
     @classmethod
@@ -230,6 +243,12 @@ class Columns:
             code = self.codes(field_keys(name)).stop
 
 
+def _cuts(ends: NDArray[Any], joined: NDArray[Any]) -> bool:
+    """Whether parts of `joined` end at `ends`, which begin with 0."""
+    found = [*ends[:1], *ends[-1:]] == [0, len(joined)]
+    return found and bool(np.all(ends[1:] >= ends[:-1]))
+
+
 def write_columns(folder: Path, metadata: Iterable[Mapping[str, Any]]) -> None:
     """Write the columns of documents into the new `folder`, in the order of their numbers.
 
@@ -278,7 +297,7 @@ def write_columns(folder: Path, metadata: Iterable[Mapping[str, Any]]) -> None:
 
 def field_of(key: bytes) -> str:
     """The name of a key's field."""
-    return key[: key.index(b"\0")].decode()
+    return key[: key.index(b"\0")].decode(errors="replace")
 
 
 def value_of(key: bytes) -> Value | None:
@@ -296,7 +315,7 @@ def value_of(key: bytes) -> Value | None:
         if above and (math.isinf(value) or above[0] == _BEYOND):
             return None
         return int(value) + int.from_bytes(above) if value.is_integer() else value
-    return content.decode() if len(content) <= LONGEST_KEY else None
+    return content.decode(errors="replace") if len(content) <= LONGEST_KEY else None
 
 
 def _field(path: str) -> bytes:

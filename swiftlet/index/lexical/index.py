@@ -20,6 +20,7 @@ from swiftlet.index.columns.columns import Columns
 from swiftlet.index.columns.filters import Condition, Filter, fold
 from swiftlet.index.lexical.analysis import PIECES, VERSION, Analysis, analysis_of, version_in
 from swiftlet.index.vectors.vector_index import Mask, Rows, SearchedWords, WordQuery
+from swiftlet.manifest import Manifest
 from swiftlet.types import Embeddings, Span
 
 LEXICAL_FOLDER = "lexical"
@@ -68,8 +69,16 @@ class LexicalIndex(SearchedWords):
         self.filter: Any = None
 
     @classmethod
-    def open(cls, folder: Path, language: str, version: int = VERSION) -> "LexicalIndex":
+    def open(
+        cls,
+        folder: Path,
+        language: str,
+        version: int = VERSION,
+        names: Sequence[str] | None = None,
+    ) -> "LexicalIndex":
         """Map the files of `folder`, which `write_lexical_index` wrote, into memory.
+
+        :param names: Those that have been verified; None takes all.
 
         :raises CorruptIndexError: When it cannot be read.
         :raises StorageError: When there is no place for temporary files.
@@ -78,19 +87,24 @@ class LexicalIndex(SearchedWords):
         # tantivy locks a folder that it opens by a file in it, which fails on read-only storage.
         with _temporary_folder() as view:
             for file in folder.iterdir():
-                Path(view, file.name).symlink_to(file.absolute())
+                if names is None or file.name in names:
+                    Path(view, file.name).symlink_to(file.absolute())
             try:
                 return cls(tantivy.Index.open(view), analysis_of(language, pieces, version))
             except (ValueError, OSError) as error:
                 raise CorruptIndexError(f"{folder} is no lexical index: {error}") from error
 
     @classmethod
-    def of_index(cls, directory: Path, details: Mapping[str, Any]) -> "LexicalIndex | None":
-        """`open`, of an index directory whose manifest has these details, if it has words."""
+    def of_index(cls, directory: Path, manifest: Manifest) -> "LexicalIndex | None":
+        """`open`, of an index directory with this manifest, if it has words."""
+        details = manifest.details
         language = details.get("language")  # indexes had none at first
         if not language:
             return None
-        return cls.open(directory / LEXICAL_FOLDER, language, version_in(details))
+        manifest.check_listed(directory, f"{LEXICAL_FOLDER}/meta.json")
+        own = [name.split("/") for name in manifest.files]
+        names = [each[1] for each in own if len(each) == 2 and each[0] == LEXICAL_FOLDER]
+        return cls.open(directory / LEXICAL_FOLDER, language, version_in(details), names)
 
     def restricted_to(
         self, allowed: Mask, tree: Filter | None = None, columns: Columns | None = None

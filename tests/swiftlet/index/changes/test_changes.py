@@ -27,6 +27,7 @@ from swiftlet.index.updates.directory_writer import IndexWriter
 from swiftlet.manifest import (
     FORMAT_VERSION,
     change_details,
+    describe_files,
     read_manifest,
     write_manifest,
 )
@@ -229,7 +230,8 @@ def test_a_refresh_follows_a_new_weight_and_refuses_another_embedding_space(inde
     assert searcher.refresh()
     assert (searcher.weight, searcher.refresh()) == (0.125, False)
     manifest = read_manifest(index)
-    files = dict(list(manifest.files.items())[1:])
+    (index / "more").touch()
+    files = {**manifest.files, **describe_files(index, ["more"])}
     changed = type(manifest)(
         kind="index", dim=384, embedding_space="other", files=files, created_by="",
         details=manifest.details, format_version=2,
