@@ -93,8 +93,13 @@ def remove_directory(path: Path) -> None:
 
 
 def make_directory(path: Path, *, parents: bool = False, exist_ok: bool = False) -> None:
-    """Make a directory, as `Path.mkdir`."""
-    path.mkdir(parents=parents, exist_ok=exist_ok)
+    """Make a directory, as `Path.mkdir`; with `parents`, the new names are synced."""
+    if not parents:
+        path.mkdir(exist_ok=exist_ok)
+    elif not (exist_ok and path.is_dir()):
+        make_directory(path.parent, parents=True, exist_ok=True)
+        path.mkdir(exist_ok=exist_ok)
+        sync(path.parent)
 
 
 def copy_tree(path: Path, target: Path) -> None:

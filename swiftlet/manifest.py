@@ -19,7 +19,7 @@ from swiftlet.errors import (
     EmbeddingSpaceMismatch,
     ManifestError,
 )
-from swiftlet.publication import storage_errors
+from swiftlet.publication import storage_errors, sync_name
 
 FORMAT_VERSION = 3
 """The format that this Swiftlet writes, and the newest that it reads."""
@@ -142,6 +142,7 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
     It is on the disk when this returns. In a published directory, hold its `writer_lock`.
 
     :raises StorageError: When the file system refuses.
+    :raises UnfinishedWriteError: When it refuses only to sync the new name.
     """
     written = directory / f".{FILE_NAME}.partial"
     with storage_errors(directory):
@@ -149,7 +150,7 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
             file.write(_serialise(manifest.fields()))
             disk.sync(file)
         disk.rename(written, directory / FILE_NAME)
-        disk.sync(directory)
+        sync_name(directory / FILE_NAME)
 
 
 def change_details(directory: Path, changes: Mapping[str, Any]) -> None:

@@ -17,7 +17,13 @@ from swiftlet.index.changes.log import (
     note_last,
 )
 from swiftlet.manifest import FILE_NAME, Manifest, load_manifest, read_manifest
-from swiftlet.publication import discard, locked_working_directory, replace_file, storage_errors
+from swiftlet.publication import (
+    discard,
+    locked_working_directory,
+    replace_file,
+    storage_errors,
+    sync_name,
+)
 
 
 def snapshot(index: StrPath, out: StrPath, *, overwrite: bool = False) -> Manifest:
@@ -40,8 +46,9 @@ def snapshot(index: StrPath, out: StrPath, *, overwrite: bool = False) -> Manife
         raise InvalidArgumentError(
             f"{out} exists; choose another place or pass --overwrite (in Python overwrite=True)"
         )
-    if out.exists() and not tarfile.is_tarfile(out):
-        raise InvalidArgumentError(f"{out} is not overwritten: it is no tar archive")
+    with storage_errors(out):
+        if out.exists() and not tarfile.is_tarfile(out):
+            raise InvalidArgumentError(f"{out} is not overwritten: it is no tar archive")
     if out.resolve().is_relative_to(index.resolve()):
         raise InvalidArgumentError(f"{out} is inside the index {index}; choose another place")
     with locked_working_directory(out) as working, storage_errors(out):
@@ -59,7 +66,7 @@ def snapshot(index: StrPath, out: StrPath, *, overwrite: bool = False) -> Manife
                 if read_manifest(index, "index") == before:  # else a merge has replaced the index
                     break
             disk.rename(archive, out)
-            disk.sync(out.parent)
+            sync_name(out)
         finally:
             discard(working)
     return manifest

@@ -90,9 +90,9 @@ class Machine(RuleBasedStateMachine):
     def build(self, count: int, where: str, fault: tuple[str, int] | None) -> None:
         self._run(build(where, count), fault)
 
-    @rule(text=st.text(max_size=9), fault=FAULT)
-    def publish(self, text: str, fault: tuple[str, int] | None) -> None:
-        self._run(publish(text), fault)
+    @rule(number=st.integers(), fault=FAULT)
+    def publish(self, number: int, fault: tuple[str, int] | None) -> None:
+        self._run(publish(f"{number}"), fault)
 
     @rule()
     def restore(self) -> None:

@@ -1,13 +1,14 @@
 """What Swiftlet does to files, operation by operation, and what each artefact has afterwards."""
 
+import io
 import shutil
 import tarfile
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 from time import perf_counter
 
 from swiftlet import disk
@@ -26,7 +27,7 @@ from swiftlet.manifest import (
     read_manifest,
     write_manifest,
 )
-from swiftlet.publication import published, writer_lock
+from swiftlet.publication import flush, published, writer_lock
 from swiftlet.search.searcher import Searcher
 from swiftlet.types import Document
 
@@ -144,14 +145,16 @@ def _snapshot(place: Place) -> None:
 
 
 def _restore(place: Place) -> None:
-    """As operations.md says: unpack beside the index, and give it the index's name."""
+    """As operations.md says: unpack beside the index, sync, and give it the index's name."""
     place.close()
     beside = place.root / "restored"
     shutil.rmtree(beside, ignore_errors=True)
     with tarfile.open(place.root / TAR) as tar:
         tar.extractall(beside, filter="data")
     load_manifest(beside / INDEX, "index")
+    flush(beside / INDEX)
     disk.exchange(beside / INDEX, place.index)
+    disk.sync(place.root)
     shutil.rmtree(beside)
 
 
@@ -204,12 +207,15 @@ def found(root: Path, *, search: bool = True) -> State:
         load_manifest(model, "model")
         state[MODEL] = {"weights": (model / "weights").read_text()}
     if (tar := root / TAR).exists():
-        unpacked = Path(mkdtemp(dir=root.parent))
-        with closing(tarfile.open(tar)) as file:
-            file.extractall(unpacked, filter="data")
-        state[TAR] = texts_of(unpacked / INDEX)
-        shutil.rmtree(unpacked)
+        state[TAR] = _texts_of_archive(tar.read_bytes())
     return state
+
+
+@lru_cache(maxsize=4)
+def _texts_of_archive(content: bytes) -> Texts:
+    with TemporaryDirectory() as unpacked, tarfile.open(fileobj=io.BytesIO(content)) as tar:
+        tar.extractall(unpacked, filter="data")
+        return texts_of(Path(unpacked, INDEX))
 
 
 def ids_of(searcher: Searcher) -> set[str]:

@@ -11,7 +11,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from swiftlet import errors
@@ -41,8 +41,11 @@ from tests.crashes.operations import (
 )
 from tests.crashes.recorder import FAULTS, Op
 
-_SEARCHED = 4
-"""Every so many states are merged too; after faults, they are searched, which is dear."""
+_SEARCHED = 8
+"""Every so many states are searched and merged, too. That is dear, and all files have hashes."""
+
+_SECTOR = 512
+"""Bytes that are written completely or not at all."""
 
 HISTORY = (
     build(INDEX, 5),
@@ -77,6 +80,11 @@ class Tally:
     recoveries: list[float] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
 
+    def note(self, wrong: str) -> None:
+        """Keep what was wrong, and print it, since the walk takes long."""
+        self.wrong.append(wrong)
+        print(wrong, file=sys.stderr, flush=True)
+
     def check(self, where: str, check: Callable[[], object]) -> bool:
         """Note as wrong what a check raises."""
         try:
@@ -84,7 +92,7 @@ class Tally:
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the result
             at = traceback.extract_tb(error.__traceback__)[-1]
             last = f"{Path(at.filename).name}:{at.lineno}"
-            self.wrong.append(f"{where}: {type(error).__name__}: {error} ({last})"[:600])
+            self.note(f"{where}: {type(error).__name__}: {error} ({last})"[:600])
             return False
         return True
 
@@ -137,11 +145,9 @@ def walk_crashes(
             state = state if verb == "begin" else after
             continue
         where = f"{name}, change {number} ({entry.op.name} {Path(entry.path).name})"
-        if entry.op is Op.WRITE and len(entry.data) > 1:
-            half = recorder.Entry(
-                Op.WRITE, "", "", entry.inode, entry.offset, entry.data[: len(entry.data) // 2]
-            )
-            files.apply(half)
+        if entry.op is Op.WRITE and len(entry.data) > _SECTOR:
+            sectors = max(1, len(entry.data) // _SECTOR // 2)
+            files.apply(replace(entry, data=entry.data[: _SECTOR * sectors]))
             _after_crash(files.after_kill(), work, allowed, tally, f"kill in the middle, {where}")
             tally.points["killed in the middle of a write"] += 1
         files.apply(entry)
@@ -159,21 +165,21 @@ def walk_crashes(
             _after_crash(left, work, allowed, tally, f"power loss after {where}")
             tally.points["power loss"] += 1
     if odd := {*files.after_kill().items()} ^ {*_on_disk(root).items()}:
-        tally.wrong.append(f"the recorder has not seen all changes: {sorted(p for p, _ in odd)}")
+        tally.note(f"the recorder has not seen all changes: {sorted(p for p, _ in odd)}")
 
 
 def walk_faults(
-    history: Sequence[Operation], work: Path, tally: Tally, *, every: int, warm: bool
+    history: Sequence[Operation], work: Path, tally: Tally, *, every: int, first: int, warm: bool
 ) -> None:
     """Let each fault happen at each point of each operation; then the cause is gone.
 
-    :param every: Strike every so many points only.
+    :param every: Strike every so many points only, from the `first`.
     :param warm: Whether the index is open and has been written by the process before.
     """
     before, state = _emptied(work / "before"), dict[str, object]()
     for operation in history:
         for fault in FAULTS:
-            number = 1
+            number = first
             while fault != "killed":
                 root = _copied(before, work / "struck")
                 struck = _strike(operation, root, state, fault, number, tally, warm=warm)
@@ -218,9 +224,9 @@ def _strike(
     if not struck_at:
         place.close()
         return False
-    tally.answers[answer if answer in {"done", "refused", "unknown"} else "untyped"] += 1
+    tally.answers[answer if answer in {"done", "refused", "unknown"} else "other"] += 1
     if answer not in {"done", "refused", "unknown"} and operation is not RESTORE:
-        tally.wrong.append(f"{where}: an error without a type")
+        tally.note(f"{where}: an error without a type")
     allowed = {"done": [after], "refused": [state]}.get(answer, [state, after])
     if operation is RESTORE or (operation.name.startswith("merge beside") and answer != "done"):
         allowed = [state, after]
@@ -257,10 +263,10 @@ def _after_crash(
     write_out(files, root)
 
     def check() -> None:
-        left = found(root)
+        is_searched = len(tally.recoveries) % _SEARCHED == 0
+        left = found(root, search=is_searched)
         assert left in allowed, _difference(left, allowed)
-        merge = len(tally.recoveries) % _SEARCHED == 0
-        tally.recoveries.append(recover(root, merge=merge))
+        tally.recoveries.append(recover(root, merge=is_searched))
 
     tally.check(where, check)
 
@@ -294,17 +300,13 @@ def main() -> None:
     work, wanted = Path(sys.argv[1]), json.loads(sys.argv[2])
     tally = Tally()
     history = random_history(wanted["seed"], wanted["length"]) if wanted["length"] else HISTORY
-    if wanted["losses"] is not None:
-        walk_crashes(
-            history,
-            work,
-            tally,
-            every=wanted["every"],
-            seed=wanted["seed"],
-            losses=wanted["losses"],
-        )
-    if wanted["faults"]:
-        walk_faults(history, work, tally, every=wanted["every"], warm=wanted["warm"])
+    every = wanted["every"]
+    if "first" in wanted:
+        first, warm = wanted["first"], wanted["warm"]
+        walk_faults(history, work, tally, every=every, first=first, warm=warm)
+    else:
+        seed, losses = wanted["seed"], wanted["losses"]
+        walk_crashes(history, work, tally, every=every, seed=seed, losses=losses)
     print(json.dumps(vars(tally)))
 
 

@@ -262,7 +262,7 @@ def write_columns(folder: Path, metadata: Iterable[Mapping[str, Any]]) -> None:
                         last = key
                     counts[-1] += 1
                 documents.append(np.fromiter((number for _, number in rows), np.int32, len(rows)))
-    except sqlite3.OperationalError as error:
+    except sqlite3.DatabaseError as error:  # also of a block that cannot be read again
         raise StorageError(f"cannot write {folder}: {error}") from error
     arrays: tuple[NDArray[Any], ...] = (
         np.concatenate(documents),

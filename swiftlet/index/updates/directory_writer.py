@@ -152,6 +152,7 @@ class IndexWriter(Writer):
             artefact = self._working / "artefact"
             self._clear_merge()  # nothing can be removed without a descriptor
             try:
+                self._clear_merge()  # one that failed may not have been able to
                 disk.make_directory(artefact)
                 place = self.index, artefact, last
                 if merge is None:
