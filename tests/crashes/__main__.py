@@ -11,7 +11,6 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import fmean
@@ -23,17 +22,25 @@ from measuring.results import write
 from tests.crashes import recorder
 
 TEMPLATE = "tests/crashes/crashes.md.j2"
-_HISTORIES = 3
 
 
-def walks(*, every: int = 1, histories: int = _HISTORIES) -> Iterator[dict[str, Any]]:
-    """The parts of the walk; `every` leaves out all but every so many points."""
-    plain = {"length": 0, "seed": 0, "losses": None, "every": every, "warm": False, "faults": False}
-    yield {**plain, "faults": True}
-    yield {**plain, "faults": True, "warm": True}
-    yield {**plain, "losses": 2}
-    for seed in range(1, histories + 1):
-        yield {**plain, "losses": 1, "length": 25, "seed": seed, "every": 4 * every}
+def walks(*, every: int = 1, losses_every: int = 4, histories: int = 3) -> list[dict[str, Any]]:
+    """The parts of the walk: faults, then kills and losses of power, also of random histories.
+
+    :param every: Let calls fail at every so many points only; where the index is open, at others.
+    :param losses_every: Lose power after every so many changes only.
+    """
+    plain = {"length": 0, "seed": 0, "losses": 1, "every": losses_every}
+    faults = {**plain, "every": every}
+    return [
+        {**faults, "first": 1, "warm": False},
+        plain,
+        *(
+            {**plain, "length": 25, "seed": seed, "every": 2 * losses_every}
+            for seed in range(1, histories + 1)
+        ),
+        {**faults, "first": 1 + every // 2, "warm": True},
+    ]
 
 
 def walk(parts: list[dict[str, Any]], work: Path, processes: int) -> dict[str, Any]:
@@ -44,7 +51,7 @@ def walk(parts: list[dict[str, Any]], work: Path, processes: int) -> dict[str, A
         folder.mkdir()
         arguments = [folder, json.dumps(parts[number])]
         found: dict[str, Any] = json.loads(recorder.run("tests.crashes.walk", arguments, work))
-        print(parts[number], found["points"], file=sys.stderr)
+        print(parts[number], found["points"], file=sys.stderr, flush=True)
         return found
 
     with ThreadPoolExecutor(processes) as pool:
@@ -66,7 +73,7 @@ def main() -> None:
     parser = script_parser(__doc__)
     parser.add_argument("--hours", type=float, default=1.0, help="of random histories")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of the first history")
-    parser.add_argument("--every", type=int, default=1, help="walk every so many points only")
+    parser.add_argument("--every", type=int, default=1, help="so many points: one fails")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--out", type=Path, help="raw figures; the page is beside them")
     asked = parser.parse_args()
@@ -76,7 +83,7 @@ def main() -> None:
         work = Path(folder)
         recorder.compile_into(work)
         began = time.monotonic()
-        found = walk([*walks(every=asked.every)], work, asked.processes)
+        found = walk(walks(every=asked.every), work, asked.processes)
         walked = time.monotonic() - began
         seconds = 3600 * asked.hours
         machine = recorder.run("tests.crashes.machine", [work, asked.seed, seconds], work)

@@ -27,7 +27,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @needs_a_compiler
 @pytest.mark.check
 def test_what_was_acknowledged_survives_kills_losses_of_power_and_faults(work: Path) -> None:
-    found = walk([*walks(every=40, histories=1)], work, processes=1)
+    found = walk(walks(every=60, losses_every=60, histories=0), work, processes=1)
     assert found["wrong"] == []
     assert found["points"].keys() == {
         *recorder.FAULTS,

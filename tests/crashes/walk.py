@@ -169,17 +169,17 @@ def walk_crashes(
 
 
 def walk_faults(
-    history: Sequence[Operation], work: Path, tally: Tally, *, every: int, warm: bool
+    history: Sequence[Operation], work: Path, tally: Tally, *, every: int, first: int, warm: bool
 ) -> None:
     """Let each fault happen at each point of each operation; then the cause is gone.
 
-    :param every: Strike every so many points only.
+    :param every: Strike every so many points only, from the `first`.
     :param warm: Whether the index is open and has been written by the process before.
     """
     before, state = _emptied(work / "before"), dict[str, object]()
     for operation in history:
         for fault in FAULTS:
-            number = 1
+            number = first
             while fault != "killed":
                 root = _copied(before, work / "struck")
                 struck = _strike(operation, root, state, fault, number, tally, warm=warm)
@@ -224,7 +224,7 @@ def _strike(
     if not struck_at:
         place.close()
         return False
-    tally.answers[answer if answer in {"done", "refused", "unknown"} else "untyped"] += 1
+    tally.answers[answer if answer in {"done", "refused", "unknown"} else "other"] += 1
     if answer not in {"done", "refused", "unknown"} and operation is not RESTORE:
         tally.note(f"{where}: an error without a type")
     allowed = {"done": [after], "refused": [state]}.get(answer, [state, after])
@@ -300,17 +300,13 @@ def main() -> None:
     work, wanted = Path(sys.argv[1]), json.loads(sys.argv[2])
     tally = Tally()
     history = random_history(wanted["seed"], wanted["length"]) if wanted["length"] else HISTORY
-    if wanted["losses"] is not None:
-        walk_crashes(
-            history,
-            work,
-            tally,
-            every=wanted["every"],
-            seed=wanted["seed"],
-            losses=wanted["losses"],
-        )
-    if wanted["faults"]:
-        walk_faults(history, work, tally, every=wanted["every"], warm=wanted["warm"])
+    every = wanted["every"]
+    if "first" in wanted:
+        first, warm = wanted["first"], wanted["warm"]
+        walk_faults(history, work, tally, every=every, first=first, warm=warm)
+    else:
+        seed, losses = wanted["seed"], wanted["losses"]
+        walk_crashes(history, work, tally, every=every, seed=seed, losses=losses)
     print(json.dumps(vars(tally)))
 
 
