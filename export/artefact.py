@@ -6,6 +6,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from swiftlet import disk
 from swiftlet.encoders.encoder import Encoder, Precision
 from swiftlet.encoders.tokenizer import Tokenizer
 from swiftlet.manifest import Manifest, describe_files, write_manifest
@@ -38,7 +39,7 @@ def write_artefact(
     :raises StorageError: When the file system refuses.
     """
     for name, content in files.items():
-        (directory / name).write_bytes(content)
+        disk.write(directory / name, content)
     manifest = Manifest(
         kind=kind,
         dim=dim,

@@ -144,5 +144,9 @@ class StorageError(RetrievalError):
     """The file system refuses a write: it is full, read-only or not permitted."""
 
 
+class UnfinishedWriteError(StorageError):
+    """The file system refuses the end of a write: the message says what may be written."""
+
+
 class ReadOnlyStorageError(StorageError):
     """The file system is read-only, or does not permit a write to this user."""

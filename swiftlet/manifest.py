@@ -12,13 +12,14 @@ from typing import Any
 
 from blake3 import blake3
 
+from swiftlet import disk
 from swiftlet.errors import (
     ArtefactError,
     CorruptArtefactError,
     EmbeddingSpaceMismatch,
     ManifestError,
 )
-from swiftlet.publication import flush_directory, storage_errors
+from swiftlet.publication import storage_errors, sync_name
 
 FORMAT_VERSION = 3
 """The format that this Swiftlet writes, and the newest that it reads."""
@@ -141,15 +142,15 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
     It is on the disk when this returns. In a published directory, hold its `writer_lock`.
 
     :raises StorageError: When the file system refuses.
+    :raises UnfinishedWriteError: When it refuses only to sync the new name.
     """
     written = directory / f".{FILE_NAME}.partial"
     with storage_errors(directory):
-        with written.open("wb") as file:
+        with disk.opened(written) as file:
             file.write(_serialise(manifest.fields()))
-            file.flush()
-            os.fsync(file.fileno())
-        written.replace(directory / FILE_NAME)
-        flush_directory(directory)
+            disk.sync(file)
+        disk.rename(written, directory / FILE_NAME)
+        sync_name(directory / FILE_NAME)
 
 
 def change_details(directory: Path, changes: Mapping[str, Any]) -> None:

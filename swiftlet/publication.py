@@ -4,13 +4,12 @@ An artefact is written into a working directory beside its target, which is then
 process is killed first, the earlier artefact stays as it was.
 """
 
-import ctypes
 import errno
 import fcntl
 import io
 import json
 import os
-import shutil
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,15 +17,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from swiftlet import disk
 from swiftlet.errors import (
     ArtefactError,
     InvalidArgumentError,
     ReadOnlyStorageError,
     StorageError,
+    UnfinishedWriteError,
 )
 
-_AT_FDCWD = -100
-_RENAME_EXCHANGE = 2
 _LOCK_FILE = "lock"
 _NOT_PERMITTED = (errno.EROFS, errno.EACCES, errno.EPERM)
 
@@ -42,6 +41,7 @@ def check_target(target: Path, *, overwrite: bool, kind: str | None = None) -> N
     :param kind: The kind of the artefact that is to be written; None stands for any.
     :raises InvalidArgumentError: When `target` exists and is not to be overwritten, is a file, or
         is a directory that holds anything but an artefact, of this kind.
+    :raises StorageError: When it cannot be read.
     """
     if not target.exists():
         return
@@ -57,7 +57,8 @@ def check_target(target: Path, *, overwrite: bool, kind: str | None = None) -> N
         raise InvalidArgumentError(
             f"{target} is not overwritten: it has no manifest.json, so it is no artefact"
         )
-    earlier = _kind(target)
+    with storage_errors(target):
+        earlier = _kind(target)
     if kind is not None and earlier not in {None, kind}:
         raise InvalidArgumentError(
             f"{target} is not overwritten: it is an artefact of the kind {earlier!r}, and not "
@@ -85,11 +86,11 @@ def locked_working_directory(target: Path) -> Iterator[Path]:
     directory = working_directory(target)
     occupied = ArtefactError(f"another process is writing {target}: wait until it ends, or stop it")
     with storage_errors(directory):
-        directory.parent.mkdir(parents=True, exist_ok=True)
+        disk.make_directory(directory.parent, parents=True, exist_ok=True)
         with suppress(FileExistsError):
-            directory.mkdir()
+            disk.make_directory(directory)
         try:
-            lock = os.open(directory / _LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+            lock = disk.open_lock(directory / _LOCK_FILE)
         except FileNotFoundError:  # the other process has just removed the directory
             raise occupied from None
     try:
@@ -123,41 +124,40 @@ def publish(artefact: Path, target: Path) -> None:
     removes it.
 
     :raises StorageError: When the file system refuses.
+    :raises UnfinishedWriteError: As `sync_name`.
     """
     with storage_errors(target):
         flush(artefact)
         if target.exists():
-            _exchange(artefact, target)
+            disk.exchange(artefact, target)
         else:
-            artefact.rename(target)
-        flush_directory(target.parent)
+            disk.rename(artefact, target)
+        sync_name(target)
 
 
 def flush(directory: Path) -> None:
-    """Write all files of a directory to the disk.
+    """Write all files and folders of a directory to the disk.
 
     :raises OSError: When the file system refuses.
     """
     for entry in directory.rglob("*"):
-        if entry.is_file():
-            descriptor = os.open(entry, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-    flush_directory(directory)
+        if entry.is_file() or entry.is_dir():
+            disk.sync(entry)
+    disk.sync(directory)
 
 
-def flush_directory(directory: Path) -> None:
-    """Write the names in a directory to the disk, without its files.
+def sync_name(path: Path) -> None:
+    """Write the name of a finished file or directory to the disk.
 
-    :raises OSError: When the file system refuses.
+    :raises UnfinishedWriteError: When the file system refuses.
     """
-    descriptor = os.open(directory, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        disk.sync(path.parent)
+    except OSError as error:
+        raise UnfinishedWriteError(
+            f"{path} is written, but a loss of power may undo it, since its folder cannot be "
+            f"synced ({error.strerror}): write it again"
+        ) from error
 
 
 @contextmanager
@@ -175,7 +175,7 @@ def published(target: Path, *, overwrite: bool, kind: str | None = None) -> Iter
                 # Another process may have published since.
                 check_target(target, overwrite=overwrite, kind=kind)
                 clear(directory)
-                artefact.mkdir()
+                disk.make_directory(artefact)
                 yield artefact
                 publish(artefact, target)
         finally:
@@ -188,9 +188,9 @@ def clear(directory: Path) -> None:
         if entry.name == _LOCK_FILE:
             continue
         if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry)
+            disk.remove_tree(entry)
         else:
-            entry.unlink()
+            disk.remove(entry)
 
 
 def discard(directory: Path) -> None:
@@ -198,13 +198,13 @@ def discard(directory: Path) -> None:
     with suppress(OSError):
         clear(directory)
         # The lock file last: without it, another process may use the directory.
-        (directory / _LOCK_FILE).unlink()
-        directory.rmdir()
+        disk.remove(directory / _LOCK_FILE)
+        disk.remove_directory(directory)
 
 
 @contextmanager
 def storage_errors(place: Path) -> Iterator[None]:
-    """Turn an `OSError` into a `StorageError` that names the place."""
+    """Turn an `OSError`, or an error of SQLite, into a `StorageError` that names the place."""
     try:
         yield
     except OSError as error:
@@ -212,23 +212,28 @@ def storage_errors(place: Path) -> Iterator[None]:
             raise
         kind = ReadOnlyStorageError if error.errno in _NOT_PERMITTED else StorageError
         raise kind(f"cannot write {place}: {os.strerror(error.errno)}") from error
+    except sqlite3.DatabaseError as error:
+        raise StorageError(f"cannot write {place}: {error}") from error
 
 
-def replace_file(path: Path, content: bytes) -> None:
+def replace_file(path: Path, content: bytes | bytearray) -> None:
     """Write a file in the place of an earlier one; an error leaves that as it was.
 
+    It is on the disk when this returns.
+
     :raises StorageError: When the file system refuses.
+    :raises UnfinishedWriteError: As `sync_name`.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     with storage_errors(path):
         try:
-            with partial.open("wb") as file:
+            with disk.opened(partial) as file:
                 file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(path)
+                disk.sync(file)
+            disk.rename(partial, path)
+            sync_name(path)
         finally:
-            partial.unlink(missing_ok=True)
+            disk.remove(partial, missing_ok=True)
 
 
 def save_array(path: Path, array: NDArray[np.generic]) -> None:
@@ -240,7 +245,7 @@ def save_array(path: Path, array: NDArray[np.generic]) -> None:
     content = io.BytesIO()
     np.save(content, array, allow_pickle=False)
     with storage_errors(path):
-        path.write_bytes(content.getbuffer())
+        disk.write(path, content.getbuffer())
 
 
 def _lock(descriptor: int, path: Path) -> bool:
@@ -250,20 +255,3 @@ def _lock(descriptor: int, path: Path) -> bool:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except OSError:
         return False
-
-
-def _exchange(first: Path, second: Path) -> None:
-    library = ctypes.CDLL(None, use_errno=True)
-    if hasattr(library, "renameat2"):
-        paths = os.fsencode(first), os.fsencode(second)
-        if library.renameat2(_AT_FDCWD, paths[0], _AT_FDCWD, paths[1], _RENAME_EXCHANGE) == 0:
-            return
-        failure = ctypes.get_errno()
-        if failure not in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
-            raise OSError(failure, os.strerror(failure), str(second))
-    # No exchange on this platform or file system: the second rename follows at once, and a crash
-    # in between leaves the earlier artefact under the name below.
-    earlier = second.parent / f".{second.name}.earlier"
-    second.rename(earlier)
-    first.rename(second)
-    earlier.rename(first)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from swiftlet import disk
 from swiftlet.errors import CollectionError
 from swiftlet.evaluation.plots.figures import DOCUMENT_COLOUR, QUERY_COLOUR, save_figure
 from swiftlet.evaluation.plots.lines import Curve, Level, LinePanel, Moment, plot_lines
@@ -95,7 +96,7 @@ def plot_training(
             "collapse figures or nDCG@10",
         )
     with storage_errors(out):
-        out.mkdir(parents=True, exist_ok=True)
+        disk.make_directory(out, parents=True, exist_ok=True)
     paths = []
     for name, panels in drawn.items():
         paths.append(out / f"{name}{suffix}")

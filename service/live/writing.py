@@ -16,14 +16,16 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from service.admission.low_priority import LowPriorityProcess
 from service.live.state import LoadedIndex, ServiceState
-from service.wire.problems import QueueFullError, WriteRefusedError
+from service.wire.problems import NotReadyError, QueueFullError, WriteRefusedError
 from swiftlet.address import Address
 from swiftlet.corpora.rows import documents_of_rows
 from swiftlet.errors import (
     ArtefactError,
+    IndexServerError,
     ReadOnlyStorageError,
     RetrievalError,
     StorageError,
+    UnfinishedWriteError,
     UnknownDocumentError,
 )
 from swiftlet.index.changes.log import CHANGES_FILE, Change
@@ -119,19 +121,21 @@ class Writing:
         self._follower.start()
 
     async def put(self, documents: Sequence[Mapping[str, Any]]) -> Changed:
-        """Add or replace documents, all or none.
+        """Add or replace documents, all or none; an error says what is known of the write.
 
         :raises CollectionError: When a document is bad, or an id comes twice.
         :raises WriteRefusedError: When the index cannot be written by this service.
         :raises QueueFullError: When too many writes wait.
         :raises StorageError: When the file system refuses.
+        :raises UnfinishedWriteError: When it refuses so late that they may be written.
+        :raises IndexServerError: When the server of the index fails; they may be written.
+        :raises NotReadyError: When they are written, but searches do not see them yet.
         """
         with self._turn():
             manifest = await self._on(self._thread, self._use, methodcaller("manifest"))
             changes = await self._on(self._encodings, self._prepared, documents, manifest)
             append = methodcaller("append", changes, manifest)
-            changed: Changed = await self._on(self._thread, self._use, append)
-        self._documents.labels("put").inc(changed.num_documents)
+            changed: Changed = await self._on(self._thread, self._write, "put", append)
         return changed
 
     async def delete(
@@ -157,8 +161,7 @@ class Writing:
             return changed
 
         with self._turn():
-            changed: Changed = await self._on(self._thread, self._use, run)
-        self._documents.labels("deleted").inc(changed.num_documents)
+            changed: Changed = await self._on(self._thread, self._write, "deleted", run)
         return changed
 
     def close(self) -> None:
@@ -205,24 +208,38 @@ class Writing:
 
     def _use(self, use: Callable[[Writer], Result]) -> Result:
         try:
-            writer = self._opened()
-            result = use(writer)
-        except ReadOnlyStorageError:
+            return use(self._opened())
+        except (ReadOnlyStorageError, UnfinishedWriteError):
             raise
         except StorageError as error:
             raise StorageError(
                 f"{error}; nothing was written: free space and send it again"
             ) from error
-        if not isinstance(result, Changed):
-            return result
-        self._refreshed(self._state.loaded)
+
+    def _write(self, kind: str, use: Callable[[Writer], Changed]) -> Changed:
+        try:
+            changed = self._use(use)
+        except IndexServerError as error:
+            raise type(error)(
+                f"{error}; it is not known whether all was written: send it again"
+            ) from error
+        self._documents.labels(kind).inc(changed.num_documents)
+        writer = self._writer
         if (
-            writer.needs_merge
+            writer is not None
+            and writer.needs_merge
             and perf_counter() > self._no_merge_before
             and self._merge_is_due.acquire(blocking=False)
         ):
             self._merges.submit(self._merge, writer)
-        return result
+        try:
+            self._refreshed(self._state.loaded)
+        except Exception as error:  # the thread that follows logs it
+            raise NotReadyError(
+                f"all is written, up to the change {changed.change}, but searches do not see it "
+                f"yet: {error}"
+            ) from error
+        return changed
 
     def _opened(self) -> Writer:
         """The writer of the index that is in use, which may be another one since a reload."""
@@ -237,8 +254,8 @@ class Writing:
         if self._writer is not None:
             self._merger.end()
             with self._merge_is_due:
-                self._writer.close()
-            self._writer = None
+                earlier, self._writer = self._writer, None
+                earlier.close()
         self._writer = write(target, encoder=self._document_encoder, threads=self._threads)
         return self._writer
 

@@ -1,11 +1,11 @@
 """Encoders to the Hugging Face hub and from there."""
 
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from swiftlet import disk
 from swiftlet.errors import HubError, InvalidArgumentError
 from swiftlet.manifest import FILE_NAME, Manifest, read_manifest, verify_files
 from swiftlet.publication import check_target, published
@@ -54,7 +54,7 @@ def fetch_encoder(name: str, out: Path, *, overwrite: bool = False) -> None:
     with published(out, overwrite=overwrite, kind="encoder") as directory:
         with _hub_errors(name):
             snapshot_download(name, local_dir=directory)
-        shutil.rmtree(directory / _OF_DOWNLOADS, ignore_errors=True)
+        disk.remove_tree(directory / _OF_DOWNLOADS, ignore_errors=True)
         if not (directory / FILE_NAME).is_file():
             raise InvalidArgumentError(
                 f"{name} on the hub is not an encoder that Swiftlet exported: run swiftlet export "

@@ -12,7 +12,7 @@ import numpy as np
 from swiftlet.encoders.encoder import Encoder
 from swiftlet.errors import ArtefactError, CorruptIndexError
 from swiftlet.index.changes.delta import Delta
-from swiftlet.index.changes.log import Change, Changes
+from swiftlet.index.changes.log import Changes
 from swiftlet.index.columns.columns import COLUMNS_FOLDER, Columns
 from swiftlet.index.documents.store import DocumentStore
 from swiftlet.index.lexical.index import LexicalIndex
@@ -110,9 +110,13 @@ class IndexDirectory:
         if not self._changes.is_newer():
             return changed
         self._damaged = True
-        new = self._extend([*self._changes.after(self.change)])
+        if found := [*self._changes.after(self.change)]:
+            self.parts = self._delta.extended(found)
+            self.change = found[-1].number
+            for change in found:
+                self._history.update(change.checksum)
         self._damaged = False
-        return new or changed
+        return bool(found) or changed
 
     def _open(self) -> None:
         while True:
@@ -133,23 +137,16 @@ class IndexDirectory:
             if self._identity() == opened:  # otherwise a merge has replaced the directory meanwhile
                 break
             changes.close()
+        delta = Delta(base)
+        parts = delta.extended(found) if found else base
+        # Nothing can fail from here: the earlier state stays, or the new one is whole.
         if self._opened is not None:
             self.close()
         self._opened, self._changes, self.manifest = opened, changes, manifest
-        self.base = self.parts = base
-        self.change = changes.first
-        self._history = sha256()
-        self._delta = Delta(base)
-        self._extend(found)
+        self.base, self.parts, self._delta = base, parts, delta
+        self._history = sha256(b"".join(change.checksum for change in found))
+        self.change = found[-1].number if found else changes.first
         self._damaged = False
-
-    def _extend(self, changes: list[Change]) -> bool:
-        if changes:
-            self.parts = self._delta.extended(changes)
-            self.change = changes[-1].number
-            for change in changes:
-                self._history.update(change.checksum)
-        return bool(changes)
 
     def _base(self, manifest: Manifest) -> BaseParts:
         path = self._path

@@ -1,12 +1,12 @@
 """The query encoder of an index."""
 
 import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from swiftlet import disk
 from swiftlet.address import Address
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER, DOCUMENT_ENCODER_FOLDER, QUERY_ENCODER_FOLDER
 from swiftlet.errors import ArtefactError
@@ -58,7 +58,7 @@ def put_query_encoder(encoder: Path, index: Path, details: Mapping[str, Any]) ->
     """
     manifest = read_manifest(index, "index")
     files = [FILE_NAME, *read_manifest(encoder, "encoder").files]
-    shutil.copytree(encoder, index / QUERY_ENCODER_FOLDER)
+    disk.copy_tree(encoder, index / QUERY_ENCODER_FOLDER)
     described = describe_files(index, [f"{QUERY_ENCODER_FOLDER}/{name}" for name in files])
     manifest = replace(
         manifest,

@@ -1,16 +1,29 @@
 """Copies an index, with its changes at one moment, into one file."""
 
-import os
 import sqlite3
 import tarfile
 from contextlib import closing
 from pathlib import Path
 
+from swiftlet import disk
 from swiftlet.arguments import StrPath, path_of
 from swiftlet.errors import ArtefactError, InvalidArgumentError, StorageError
-from swiftlet.index.changes.log import CHANGES_FILE, Changes, connect_changes, make_changes
+from swiftlet.index.changes.last import LAST_FILE
+from swiftlet.index.changes.log import (
+    CHANGES_FILE,
+    Changes,
+    connect_changes,
+    make_changes,
+    note_last,
+)
 from swiftlet.manifest import FILE_NAME, Manifest, load_manifest, read_manifest
-from swiftlet.publication import discard, locked_working_directory, storage_errors
+from swiftlet.publication import (
+    discard,
+    locked_working_directory,
+    replace_file,
+    storage_errors,
+    sync_name,
+)
 
 
 def snapshot(index: StrPath, out: StrPath, *, overwrite: bool = False) -> Manifest:
@@ -33,8 +46,9 @@ def snapshot(index: StrPath, out: StrPath, *, overwrite: bool = False) -> Manife
         raise InvalidArgumentError(
             f"{out} exists; choose another place or pass --overwrite (in Python overwrite=True)"
         )
-    if out.exists() and not tarfile.is_tarfile(out):
-        raise InvalidArgumentError(f"{out} is not overwritten: it is no tar archive")
+    with storage_errors(out):
+        if out.exists() and not tarfile.is_tarfile(out):
+            raise InvalidArgumentError(f"{out} is not overwritten: it is no tar archive")
     if out.resolve().is_relative_to(index.resolve()):
         raise InvalidArgumentError(f"{out} is inside the index {index}; choose another place")
     with locked_working_directory(out) as working, storage_errors(out):
@@ -44,47 +58,48 @@ def snapshot(index: StrPath, out: StrPath, *, overwrite: bool = False) -> Manife
                 before = read_manifest(index, "index")
                 try:
                     manifest = load_manifest(index, "index")
-                    _write(archive, index, manifest, working / CHANGES_FILE)
+                    _write(archive, index, manifest, working)
                 except (ArtefactError, FileNotFoundError):
                     if read_manifest(index, "index") == before:
                         raise
                     continue
                 if read_manifest(index, "index") == before:  # else a merge has replaced the index
                     break
-            archive.replace(out)
+            disk.rename(archive, out)
+            sync_name(out)
         finally:
             discard(working)
     return manifest
 
 
-def _write(archive: Path, index: Path, manifest: Manifest, changes: Path) -> None:
+def _write(archive: Path, index: Path, manifest: Manifest, working: Path) -> None:
     name = index.resolve().name
-    with archive.open("wb") as file:
+    with disk.opened(archive) as file:
         with tarfile.open(fileobj=file, mode="w") as tar:
             for part in (FILE_NAME, *manifest.files):
                 tar.add((index / part).resolve(), f"{name}/{part}", recursive=False)
-            changes.unlink(missing_ok=True)
-            if (index / CHANGES_FILE).exists():
-                _copy(index / CHANGES_FILE, changes)
-            else:
-                make_changes(changes.parent, manifest.content)
-            with closing(Changes(changes.parent, manifest)) as copied:
-                copied.count()
-            tar.add(changes, f"{name}/{CHANGES_FILE}")
+            _copy_changes(index, working, manifest)
+            for part in (CHANGES_FILE, LAST_FILE):
+                tar.add(working / part, f"{name}/{part}")
             # Unpacked over the index, the archive replaces its later changes: these are in a log
             # that SQLite would take for the log of the file above.
             tar.addfile(tarfile.TarInfo(f"{name}/{CHANGES_FILE}-wal"))
-        file.flush()
-        os.fsync(file.fileno())
+        disk.sync(file)
 
 
-def _copy(path: Path, out: Path) -> None:
-    """Copy a SQLite file as it is at one moment."""
+def _copy_changes(index: Path, out: Path, manifest: Manifest) -> None:
+    """Write the changes as they are at one moment, and which is the last, and verify them."""
+    source, copy = index / CHANGES_FILE, out / CHANGES_FILE
     try:
-        with (
-            closing(connect_changes(path)) as changes,
-            closing(sqlite3.connect(out)) as copy,
-        ):
-            changes.backup(copy)
+        if source.exists():
+            with closing(connect_changes(source)) as changes:
+                # Not into a file by way of a log of its own, which could be left beside it.
+                replace_file(copy, changes.serialize())
+        else:
+            make_changes(out, manifest.content)
+        with closing(Changes(out, manifest)) as copied:
+            copied.count()
+        with closing(connect_changes(copy)) as changes:
+            note_last(changes, out, manifest.content)
     except sqlite3.Error as error:
-        raise StorageError(f"cannot copy {path} to {out}: {error}") from error
+        raise StorageError(f"cannot copy {source} to {copy}: {error}") from error

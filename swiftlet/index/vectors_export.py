@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from swiftlet import disk
 from swiftlet.arguments import StrPath, path_of
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.extras import extra
@@ -79,7 +80,10 @@ def export_vectors(
     with locked_working_directory(out) as working, storage_errors(out):
         try:
             progress.begin("Writing passages", total)
-            with pyarrow.parquet.ParquetWriter(working / "vectors", schema) as writer:
+            with (
+                disk.opened(working / "vectors") as file,
+                pyarrow.parquet.ParquetWriter(file, schema) as writer,
+            ):
                 for embeddings in contents.embeddings():
                     block: dict[str, Any] = {name: [] for name in schema.names[:-1]}
                     for row in islice(rows, len(embeddings)):
@@ -91,7 +95,7 @@ def export_vectors(
                     )
                     writer.write_batch(pyarrow.record_batch(block, schema))
                     progress.advance(len(embeddings))
-            (working / "vectors").replace(out)
+            disk.rename(working / "vectors", out)
         finally:
             discard(working)
     return total

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from swiftlet.address import Address
 from swiftlet.arguments import made, number
-from swiftlet.encoders.encoder import OnnxEncoder, Precision
+from swiftlet.encoders.encoder import Encoder, OnnxEncoder, Precision
 from swiftlet.encoders.reranker import Reranker
 from swiftlet.errors import (
     ChangedMeanwhileError,
@@ -46,6 +46,22 @@ class Searcher:
 
     place: Path | Address | None = None
     """The directory, or the address, that was opened."""
+
+    weight: float
+    """The weight of the dense score in a hybrid search, unless a search gives another."""
+
+    modes: tuple[Mode, ...]
+    """The modes that this index can be searched in; the first one is the default."""
+
+    facet_fields: tuple[str, ...]
+    """The fields that `facets` counts."""
+
+    change: int
+    """The number of the last change that searches see."""
+
+    encoder: Encoder
+    index_manifest: Manifest
+    _generation: Generation
 
     problem = ""
     """Why searches would find nothing or something wrong now, if `refresh` has found that out."""
@@ -130,23 +146,24 @@ class Searcher:
 
     def _serve(self, parts: SearchParts, manifest: Manifest, change: int, generation: str) -> None:
         """Answer with `parts` from now on; of a base that is served already, nothing is checked."""
+        fields: dict[str, Any] = {}
         if manifest is not self._checked:
             check_embedding_spaces(self.encoder_manifest, manifest)
             parts.check()
             weight = manifest.details.get("weight", DEFAULT_WEIGHT)
-            self.weight = number("weight", weight, least=0, most=1)
-            """The weight of the dense score in a hybrid search, unless a search gives another."""
-            self.modes: tuple[Mode, ...] = MODES if parts.lexical is not None else ("dense",)
-            """The modes that this index can be searched in; the first one is the default."""
             facets = manifest.details.get("facets", ()) if parts.counts_values else ()
-            self.facet_fields: tuple[str, ...] = tuple(facets)
-            """The fields that `facets` counts."""
-            self.encoder = parts.encoder
-            self._checked = self.index_manifest = manifest
-        self.change = change
-        """The number of the last change that searches see."""
-        self._generation = Generation(generation, parts, self._stages)
-        self._behind = False
+            fields = {
+                "weight": number("weight", weight, least=0, most=1),
+                "modes": MODES if parts.lexical is not None else ("dense",),
+                "facet_fields": tuple(facets),
+                "encoder": parts.encoder,
+                "index_manifest": manifest,
+                "_checked": manifest,
+            }
+        fields["change"] = change
+        fields["_generation"] = Generation(generation, parts, self._stages)
+        fields["_behind"] = False
+        vars(self).update(fields)  # when nothing can fail any more
 
     @property
     def seconds_between_looks(self) -> float:

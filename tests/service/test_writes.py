@@ -2,6 +2,7 @@
 
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -250,6 +251,58 @@ def test_a_full_disk_is_told_from_one_that_cannot_be_written(index, small_disk):
         assert (answer.status_code, answer.json()["type"]) == (409, "/docs#write-refused")
         assert "Read-only file system" in answer.json()["detail"]
         assert len(found(server, "anything")) == 2
+
+
+def test_a_write_that_fails_at_its_end_is_not_said_to_have_left_nothing(index, server):
+    assert put(server, {"_id": "one", "text": "One."}).is_success
+    at_most = (index / "changes.sqlite-wal").stat().st_size + 2_000
+    resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (at_most, resource.RLIM_INFINITY))
+    try:
+        answer = put(server, {"_id": "two", "text": "Two."})
+    finally:
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+    assert (answer.status_code, answer.json()["type"]) == (507, "/docs#storage-full")
+    assert "it is not known whether the changes are written" in answer.json()["detail"]
+    assert "nothing was written" not in answer.json()["detail"]
+    assert put(server, {"_id": "two", "text": "Two."}).json()["change"] == 2
+    assert {"one", "two"} <= {*found(server, "two")}
+
+
+def test_writes_without_descriptors_are_refused_and_work_when_there_are_some(server):
+    process = server.process.pid
+    before = resource.prlimit(process, resource.RLIMIT_NOFILE)
+    with server.client() as client:
+        for change, name in enumerate(["one", "two"], start=1):
+            body = {"documents": [{"_id": name, "text": "Text."}]}
+            client.get("/health/live")  # the connection stays open
+            resource.prlimit(process, resource.RLIMIT_NOFILE, (3, before[1]))
+            try:
+                answers = [
+                    client.put("/documents", json=body, headers=BEARER),
+                    client.delete("/documents/nobody", headers=BEARER),
+                ]
+            finally:
+                resource.prlimit(process, resource.RLIMIT_NOFILE, before)
+            assert {each.status_code for each in answers} <= {200, 404, 409, 503, 507}
+            if change == 1:  # without the files of the writer
+                assert "Too many open files" in answers[0].json()["detail"]
+            assert client.put("/documents", json=body, headers=BEARER).json()["change"] >= change
+            assert name in found(server, "text")
+
+
+def test_a_write_that_searches_cannot_see_is_said_to_be_written(index, server):
+    count = partial(server.value, 'swiftlet_documents_written_total{change="put"}')
+    assert put(server, {"_id": "one", "text": "One."}).is_success
+    before, manifest = count(), index / "manifest.json"
+    whole = manifest.read_bytes()
+    manifest.write_bytes(whole + b" ")
+    answer = put(server, {"_id": "two", "text": "Two."})
+    assert (answer.status_code, answer.json()["type"]) == (503, "/docs#not-ready")
+    detail = answer.json()["detail"]
+    assert detail.startswith("all is written, up to the change 2, but searches do not see it yet: ")
+    assert count() == before + 1
+    manifest.write_bytes(whole)
+    wait_until(lambda: "two" in found(server, "two"))
 
 
 @pytest.mark.check

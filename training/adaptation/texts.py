@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+from swiftlet import disk
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.evaluation.experiment import JudgedSet
 from swiftlet.index.directory import documents
@@ -89,7 +90,7 @@ def _known_items(path: Path, sentences: Sequence[Sentence]) -> Judged:
 
 def _written(path: Path, queries: Sequence[Query], qrels: Qrels) -> Judged:
     """Write queries and their judgements in BEIR's formats, beside each other."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    disk.make_directory(path.parent, parents=True, exist_ok=True)
     rows = [json.dumps({"_id": each.query_id, "text": each.text}) for each in queries]
     judgements = [
         f"{each.query_id}\t{document_id}\t{grade}"
@@ -97,6 +98,6 @@ def _written(path: Path, queries: Sequence[Query], qrels: Qrels) -> Judged:
         for document_id, grade in qrels[each.query_id].items()
     ]
     judged = Judged(queries=f"{path}.jsonl", qrels=f"{path}.tsv")
-    Path(judged.queries).write_text("\n".join(rows), "utf-8")
-    Path(judged.qrels).write_text("\n".join(["query-id\tcorpus-id\tscore", *judgements]), "utf-8")
+    disk.write(Path(judged.queries), "\n".join(rows))
+    disk.write(Path(judged.qrels), "\n".join(["query-id\tcorpus-id\tscore", *judgements]))
     return judged

@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from swiftlet import disk
 from swiftlet.corpora.lines import read_errors
 from swiftlet.index.documents.passages import PassageSplitter, encoder_text
 from swiftlet.index.documents.store import connect_read_only
@@ -160,7 +161,7 @@ def store_passages(
         with published(target, overwrite=False) as artefact, storage_errors(target):
             stored = write_documents(artefact / _STORE_FILE, _prefixed(corpora), splitter, progress)
             stored.close()
-            (artefact / _SOURCE_FILE).write_text(source)
+            disk.write(artefact / _SOURCE_FILE, source)
     else:
         progress.note(f"the passages in {target} are used again")
     return Passages(target)

@@ -15,6 +15,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from swiftlet import disk
 from swiftlet.errors import StorageError
 from swiftlet.manifest import Manifest, describe_files, load_manifest, write_manifest
 from swiftlet.publication import published, storage_errors
@@ -38,7 +39,7 @@ def write_checkpoint(directory: Path, state: Mapping[str, Any], *, dim: int) -> 
         tensors: dict[str, torch.Tensor] = {}
         structure = _flatten(state, tensors)
         save_file(tensors, partial / _TENSORS)
-        (partial / _STRUCTURE).write_text(json.dumps(structure), "utf-8")
+        disk.write(partial / _STRUCTURE, json.dumps(structure))
         manifest = Manifest(
             kind=KIND,
             dim=dim,

@@ -6,7 +6,6 @@ outputs.
 """
 
 import hashlib
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 from numpy.typing import NDArray
 
+from swiftlet import disk
 from swiftlet.publication import storage_errors
 from training.data.passages import PassageTexts
 from training.objective.negatives.sampler import Rows
@@ -59,7 +59,7 @@ class EmbeddingCache:
         named = f"{self._key} {passages.key} {passages.num_passages} {self._width}"
         name = hashlib.sha256(named.encode()).hexdigest()[:16]
         with storage_errors(self._directory):
-            self._directory.mkdir(parents=True, exist_ok=True)
+            disk.make_directory(self._directory, parents=True, exist_ok=True)
             path = self._directory / name
             return _Table(path, passages.num_passages, self._width, self._processes)
 
@@ -72,7 +72,7 @@ class _Table:
         self._together = processes if together else None
         self._files = path.with_suffix(".outputs"), path.with_suffix(".known")
         for file, row_bytes in zip(self._files, (4 * width, 1), strict=True):
-            with file.open("ab") as sized:
+            with disk.opened(file, "ab") as sized:
                 sized.truncate(num_passages * row_bytes)
         self._outputs = np.memmap(self._files[0], np.float32, "r", shape=(num_passages, width))
         self._known = np.fromfile(self._files[1], np.uint8)
@@ -99,10 +99,9 @@ def _write(path: Path, rows: Rows, values: NDArray[np.generic]) -> None:
 
     Memory-mapped writing is avoided: on a full disk it would kill the process.
     """
-    with storage_errors(path), path.open("r+b") as file:
+    with storage_errors(path), disk.opened(path, "r+b") as file:
         for row, value in zip(rows.tolist(), values, strict=True):
             content = value.tobytes()
             file.seek(row * len(content))
             file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+        disk.sync(file)

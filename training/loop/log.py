@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from swiftlet import disk
 from swiftlet.extras import extra
 from swiftlet.progress import Progress
 from swiftlet.publication import storage_errors
@@ -45,7 +46,7 @@ class TrainingLog:
         :raises StorageError: When the file system refuses.
         """
         record = {"kind": kind} | {name: _finite(value) for name, value in values.items()}
-        with storage_errors(self.path), self.path.open("a", encoding="utf-8") as file:
+        with storage_errors(self.path), disk.opened(self.path, "a", encoding="utf-8") as file:
             file.write(json.dumps(record, ensure_ascii=False) + "\n")
         if self._board is not None:
             self._draw(values)
@@ -57,7 +58,7 @@ class TrainingLog:
     def truncate(self, size_bytes: int) -> None:
         """Remove records after `size_bytes`, which were written after the last checkpoint."""
         if self.path.exists():
-            with storage_errors(self.path), self.path.open("r+b") as file:
+            with storage_errors(self.path), disk.opened(self.path, "r+b") as file:
                 file.truncate(size_bytes)
 
     def close(self) -> None:

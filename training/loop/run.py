@@ -1,7 +1,6 @@
 """One run of training: its directory and its processes, how it begins, and how it ends."""
 
 import json
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ import torch
 from accelerate import Accelerator
 from pydantic import BaseModel
 
+from swiftlet import disk
 from swiftlet.errors import CollectionError, InvalidArgumentError
 from swiftlet.manifest import FILE_NAME, Manifest, describe_files, write_manifest
 from swiftlet.publication import discard, locked_working_directory, storage_errors
@@ -117,7 +117,7 @@ def publish_run(
     )
     write_manifest(out, manifest)
     for name in (CHECKPOINT, BEST, *temporary):
-        shutil.rmtree(out / name, ignore_errors=True)
+        disk.remove_tree(out / name, ignore_errors=True)
 
 
 @contextmanager
@@ -201,10 +201,10 @@ def _restore_or_remove(earlier: Path, out: Path) -> None:
     has_begun = (out / CHECKPOINT).is_dir() or (out / FILE_NAME).is_file()
     with storage_errors(out):
         if has_begun:
-            shutil.rmtree(earlier)
+            disk.remove_tree(earlier)
         else:
-            shutil.rmtree(out, ignore_errors=True)
-            earlier.rename(out)
+            disk.remove_tree(out, ignore_errors=True)
+            disk.rename(earlier, out)
 
 
 def _has_steps(out: Path) -> bool:
@@ -218,16 +218,16 @@ def _has_steps(out: Path) -> bool:
 def _remove(path: Path) -> None:
     """Remove a file or a directory, if there is one."""
     if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
+        disk.remove_tree(path, ignore_errors=True)
     else:
-        path.unlink(missing_ok=True)
+        disk.remove(path, missing_ok=True)
 
 
 def _remove_if_unused(out: Path) -> None:
     """Remove the directory of a run that ended before its first step: it has only the recipe."""
     with storage_errors(out):
         if out.is_dir() and [entry.name for entry in out.iterdir()] == [RECIPE_FILE]:
-            shutil.rmtree(out)
+            disk.remove_tree(out)
 
 
 def _prepare(
@@ -236,7 +236,7 @@ def _prepare(
     """Write the recipe. The overwritten run is moved to `earlier`."""
     content = recipe.model_dump(mode="json")
     if earlier is not None and out.exists():
-        out.rename(earlier)
+        disk.rename(out, earlier)
     if (out / CHECKPOINT).is_dir():
         before = json.loads((out / RECIPE_FILE).read_text("utf-8"))
         different = [
@@ -249,8 +249,8 @@ def _prepare(
                 f"{out} was started with another recipe: {'; '.join(sorted(different))}: use the "
                 "same recipe, or another directory"
             )
-    out.mkdir(parents=True, exist_ok=True)
-    (out / RECIPE_FILE).write_text(json.dumps(content, indent=1), "utf-8")
+    disk.make_directory(out, parents=True, exist_ok=True)
+    disk.write(out / RECIPE_FILE, json.dumps(content, indent=1))
 
 
 def _differences(

@@ -1,12 +1,12 @@
 """An artefact with a corpus and its embeddings: its working directory, manifest, publication."""
 
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from swiftlet import disk
 from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.index.documents.writer import StoredCorpus
 from swiftlet.index.vectors.embeddings_file import EmbeddingsFile
@@ -40,15 +40,15 @@ def draft(
         try:
             # Another process may have published since.
             check_target(out, overwrite=overwrite, kind=kind)
-            shutil.rmtree(artefact, ignore_errors=True)
-            artefact.mkdir()
+            disk.remove_tree(artefact, ignore_errors=True)
+            disk.make_directory(artefact)
             if not encodes:
-                file.path.unlink(missing_ok=True)
+                disk.remove(file.path, missing_ok=True)
             yield artefact, file
             publish(artefact, out)
         except BaseException:
             if encodes and len(file):
-                shutil.rmtree(artefact, ignore_errors=True)
+                disk.remove_tree(artefact, ignore_errors=True)
                 progress.note(f"the embeddings so far are kept in {working} for the next run")
             else:
                 discard(working)

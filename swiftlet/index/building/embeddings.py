@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from swiftlet import disk
 from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.encoders.encoding import encode_batches
 from swiftlet.errors import ArtefactError, InvalidArgumentError
@@ -88,7 +89,7 @@ class NewCorpus:
             batches = self._completed(rows, earlier.rows(), texts)
         else:
             batches = encode_batches(self._encoder, texts, self._threads)
-        earlier.path.unlink(missing_ok=True)  # the mapped rows stay
+        disk.remove(earlier.path, missing_ok=True)  # the mapped rows stay
         file.append(batches, progress, "Encoding passages", total)
 
     def _resume(
@@ -107,7 +108,7 @@ class NewCorpus:
             "encoder": self._encoder.manifest.fingerprint,
             "precision": self._encoder.precision,
         }
-        earlier.path.unlink(missing_ok=True)
+        disk.remove(earlier.path, missing_ok=True)
         hashes: Hashes = np.empty(0, np.uint64)
         places = file.path.with_name(_STATE_FILE), file.path.with_name(_HASHES_FILE)
         interrupted = _read_state(places[0])
@@ -123,10 +124,10 @@ class NewCorpus:
             )
             hashes = hashes[:0]
         elif len(file):
-            file.path.replace(earlier.path)
-        file.path.unlink(missing_ok=True)
-        corpus.hashes.tofile(places[1])
-        places[0].write_text(json.dumps(state))
+            disk.rename(file.path, earlier.path)
+        disk.remove(file.path, missing_ok=True)
+        disk.write(places[1], corpus.hashes.data)
+        disk.write(places[0], json.dumps(state))
         return hashes
 
     def _completed(

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
-from swiftlet import encoders
+from swiftlet import disk, encoders
 from swiftlet.arguments import StrPath, made, path_of
 from swiftlet.corpora.lines import SkippedLines
 from swiftlet.corpora.rows import Corpus, documents_of
@@ -241,8 +241,8 @@ def encode(
     ):
         new.embed(stored, file, progress)
         rows = file.rows()
-        kept = np.lib.format.open_memmap(
-            artefact / EMBEDDINGS_FILE, "w+", np.float16 if half else np.float32, rows.shape
+        kept = disk.array(
+            artefact / EMBEDDINGS_FILE, np.float16 if half else np.float32, rows.shape
         )
         kept[:] = rows
         kept.flush()

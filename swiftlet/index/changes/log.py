@@ -5,19 +5,27 @@ changes. Each change has the next number, and replaces or deletes one document.
 """
 
 import json
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
-from swiftlet.errors import CorruptIndexError, ReadOnlyStorageError, StorageError
+from swiftlet import disk
+from swiftlet.errors import (
+    CorruptIndexError,
+    ReadOnlyStorageError,
+    StorageError,
+    UnfinishedWriteError,
+)
+from swiftlet.index.changes.last import LAST_FILE, LastChange, read_last, way_out
 from swiftlet.manifest import Manifest
-from swiftlet.publication import storage_errors
+from swiftlet.publication import replace_file, storage_errors
 from swiftlet.types import Document, Embeddings, Span
 
 CHANGES_FILE = "changes.sqlite"
@@ -46,6 +54,9 @@ CREATE TABLE changes (
 """
 
 _NEWEST = "change IN (SELECT max(change) FROM changes WHERE change <= ? GROUP BY document_id)"
+
+_WAL_VERSIONS = slice(18, 20)
+"""Bytes of a SQLite file: both are 2 where changes go to a write-ahead log."""
 
 Row = tuple[Any, ...]
 
@@ -86,11 +97,14 @@ class Changes:
         """
         for expected, change in enumerate(self._select("change > ?", number), start=number + 1):
             if change.number != expected:
-                raise CorruptIndexError(f"{self.path} is damaged: it lacks change {expected}")
+                raise self._lacks(f"change {expected}")
             yield change
 
     def newest(self, last: int) -> Iterator[Change]:
         """The last change of each document, of those up to `last`, in order; errors as `after`."""
+        (count,) = self._one("SELECT count(*) FROM changes WHERE change <= ?", last) or (0,)
+        if count < min(last, self.last()) - self.first:
+            raise self._lacks("some change")
         return self._select(_NEWEST, last)
 
     def count(self) -> int:
@@ -99,21 +113,15 @@ class Changes:
 
     def last(self) -> int:
         """The number of the last change, or the base's number without one. Errors as `after`."""
-        connection = self._opened()
-        if connection is None:
-            return self.first
-        with self._errors():
-            (last,) = connection.execute("SELECT max(change) FROM changes").fetchone()
+        (last,) = self._one("SELECT max(change) FROM changes") or (None,)
         return self.first if last is None else int(last)
 
     def is_newer(self) -> bool:
         """Whether the file has been written to since the last call; the first call says yes."""
-        connection = self._opened()
-        if connection is None:
+        found = self._one("PRAGMA data_version")
+        if found is None:
             return False
-        with self._errors():
-            (version,) = connection.execute("PRAGMA data_version").fetchone()
-        before, self._version = self._version, int(version)
+        before, self._version = self._version, int(found[0])
         return before != self._version
 
     def close(self) -> None:
@@ -123,7 +131,18 @@ class Changes:
             self._connection, self._version = None, -1
 
     def _select(self, condition: str, number: int) -> Iterator[Change]:
+        with self._errors():
+            last = read_last(self.path.parent, self._content)
         connection = self._opened()
+        if last is not None and last.number > self.first:
+            query = "SELECT checksum FROM changes WHERE change = ?"
+            if (found := self._one(query, last.number)) is None:
+                raise self._lacks(f"change {last.number}, which was written")
+            if found != (last.checksum,):
+                raise CorruptIndexError(
+                    f"{self.path} has been altered: change {last.number} is not the one that was "
+                    f"written; {way_out(self.path.parent)}"
+                )
         if connection is None:
             return
         with self._errors():
@@ -132,7 +151,21 @@ class Changes:
                 (number,),
             )
             for row in rows:
-                yield self._change(row)
+                yield self.change_of(row)
+
+    def _one(self, query: str, *values: int) -> Row | None:
+        """The first row that a query gives; None if there is none, or no file."""
+        connection = self._opened()
+        if connection is None:
+            return None
+        with self._errors():
+            row: Row | None = connection.execute(query, values).fetchone()
+        return row
+
+    def _lacks(self, what: str) -> CorruptIndexError:
+        return CorruptIndexError(
+            f"{self.path} is damaged: it lacks {what}; {way_out(self.path.parent)}"
+        )
 
     def _opened(self) -> sqlite3.Connection | None:
         """The open file, or None when there is none; a writer makes it with its base."""
@@ -142,7 +175,11 @@ class Changes:
             return None
         with self._errors():
             connection = connect_changes(self.path)
-            check_base(connection, self.path, self._content)
+            try:
+                check_base(connection, self.path, self._content)
+            except BaseException:
+                connection.close()
+                raise
         self._connection = connection
         return connection
 
@@ -151,13 +188,24 @@ class Changes:
         try:
             yield
         except sqlite3.DatabaseError as error:
-            raise CorruptIndexError(f"{self.path} is damaged: {error}") from error
+            if _code(error) in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR):
+                raise CorruptIndexError(f"{self.path} cannot be read: {error}") from error
+            raise CorruptIndexError(
+                f"{self.path} is damaged: {error}; {way_out(self.path.parent)}"
+            ) from error
+        except OSError as error:
+            raise CorruptIndexError(f"{error.filename} cannot be read: {error.strerror}") from error
 
-    def _change(self, row: Row) -> Change:
+    def change_of(self, row: Row) -> Change:
+        """The change that a row has.
+
+        :raises CorruptIndexError: When the row has been altered.
+        """
         number, document_id, found, *content = row
         if found != checksum(self._content, number, document_id, *content):
             raise CorruptIndexError(
-                f"{self.path} has been altered: change {number} does not match its checksum"
+                f"{self.path} has been altered: change {number} does not match its checksum; "
+                f"{way_out(self.path.parent)}"
             )
         passages, title, metadata, sections, embeddings, text = content
         if passages is None:
@@ -173,76 +221,130 @@ class ChangesWriter:
     """Appends to the changes of one base. Not thread-safe."""
 
     def __init__(self, directory: Path, content: str) -> None:
-        """Write beside the base with this `content`; the file is made by the first change."""
-        self._path, self._content = directory / CHANGES_FILE, content
+        """Write beside the base with this `content`; the first change makes the files."""
+        self._directory, self._content = directory, content
+        self._path = directory / CHANGES_FILE
         self._connection: sqlite3.Connection | None = None
+        self._last: IO[bytes] | None = None
+        """`LAST_FILE`, while the connection is open."""
 
     def append(self, changes: Sequence[Change]) -> None:
         """Write all changes or none; they are on the disk when this returns.
 
+        After an error, the files are opened again by the next call.
+
         :raises StorageError: When the file system refuses.
-        :raises CorruptIndexError: When the file belongs to another base.
+        :raises UnfinishedWriteError: When it refuses so late that the changes may be written.
+        :raises CorruptIndexError: When the file is damaged, or belongs to another base.
         """
-        with self._errors():
-            connection = self._opened()
-            connection.execute("BEGIN IMMEDIATE")
-            try:
+        rows = [_row(change, self._content) for change in changes]
+        number, _, found, *_ = rows[-1]
+        try:
+            with storage_errors(self._path), write_errors(self._path):
+                connection = self._connection or self._open()
+                connection.execute("BEGIN IMMEDIATE")
                 connection.executemany(
-                    "INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    [_row(change, self._content) for change in changes],
+                    "INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows
                 )
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
+                self._commit(connection)
+                self._note(LastChange(number, found))
+        except BaseException:
+            # SQLite may have opened the file for reading only, and would leave it so.
+            self.close()
+            raise
 
     def close(self) -> None:
-        """Close the file, if it is open."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        """Close the files, if they are open."""
+        for file in (self._connection, self._last):
+            if file is not None:
+                file.close()
+        self._connection = self._last = None
 
-    def _opened(self) -> sqlite3.Connection:
-        if self._connection is None:
-            if not self._path.exists():
-                make_changes(self._path.parent, self._content)
-            connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
-            try:
-                check_base(connection, self._path, self._content)
-                connection.execute("PRAGMA synchronous = FULL")
-            except BaseException:
-                connection.close()
-                raise
-            self._connection = connection
-        return self._connection
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
+    def _commit(self, connection: sqlite3.Connection) -> None:
         try:
-            yield
+            connection.execute("COMMIT")
         except sqlite3.OperationalError as error:
-            kind = ReadOnlyStorageError if is_read_only(error) else StorageError
-            raise kind(f"cannot write {self._path}: {error}") from error
+            if _code(error) == sqlite3.SQLITE_FULL:  # before the end of the changes
+                raise
+            raise UnfinishedWriteError(
+                f"cannot write {self._path}: {error}; it is not known whether the changes are "
+                "written: write them again"
+            ) from error
+
+    def _note(self, last: LastChange) -> None:
+        # Not synced: after a power cut, an earlier line is right, too.
+        try:
+            if self._last and disk.overwrite(self._last, last.line(self._content)):
+                return
+            problem = "it takes a part of a line only"
+        except OSError as error:
+            problem = f"{error.strerror}"
+        path = self._directory / LAST_FILE
+        with suppress(OSError):
+            disk.remove(path)  # half a line would be taken for an altered one
+        raise UnfinishedWriteError(
+            f"cannot write {path}: {problem}; the changes are written, but a damage to them might "
+            "not be noticed: write them again"
+        )
+
+    def _open(self) -> sqlite3.Connection:
+        if not self._path.exists():
+            make_changes(self._directory, self._content)
+        connection = disk.database(self._path, isolation_level=None, check_same_thread=False)
+        try:
+            check_base(connection, self._path, self._content)
+            connection.execute("PRAGMA synchronous = FULL")
+            if read_last(self._directory, self._content) is None:
+                note_last(connection, self._directory, self._content)
+            self._last = disk.opened(self._directory / LAST_FILE, "r+b", buffering=0)
+        except BaseException:
+            connection.close()
+            raise
+        self._connection = connection
+        return connection
 
 
 def make_changes(directory: Path, content: str) -> None:
     """Make the file of no changes of the base with this `content`, completely or not at all.
 
-    An emptied file is refused: it has lost changes.
+    :raises StorageError: When the file system refuses.
+    """
+    path = directory / CHANGES_FILE
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(_SCHEMA)
+        connection.execute("INSERT INTO base VALUES (?, ?)", (content, FORMAT))
+        connection.commit()
+        # SQLite would fill an empty file by way of its log, and keep to itself that it failed.
+        made = bytearray(connection.serialize())
+    made[_WAL_VERSIONS] = b"\2\2"
+    with storage_errors(path):
+        for left in directory.glob(".changes.*partial"):  # by a writer that was killed
+            disk.remove(left)
+        # SQLite would take a removed file's log for the log of this file.
+        disk.remove(path.with_name(f"{CHANGES_FILE}-wal"), missing_ok=True)
+        replace_file(path, made)
+
+
+def note_last(connection: sqlite3.Connection, directory: Path, content: str) -> None:
+    """Note the last change that an open file has, beside the base with this `content`.
 
     :raises StorageError: When the file system refuses.
     """
-    path, made = directory / CHANGES_FILE, directory / f".{CHANGES_FILE}.partial"
-    with storage_errors(path):
-        made.write_bytes(b"")  # there may be one of a writer that was killed
-        with closing(sqlite3.connect(made)) as connection:
-            connection.executescript(f"PRAGMA journal_mode = WAL; BEGIN; {_SCHEMA}")
-            connection.execute("INSERT INTO base VALUES (?, ?)", (content, FORMAT))
-            connection.commit()
-        # SQLite would take a removed file's log for the log of this file.
-        path.with_name(f"{CHANGES_FILE}-wal").unlink(missing_ok=True)
-        made.replace(path)
+    newest = "SELECT change, checksum FROM changes ORDER BY change DESC LIMIT 1"
+    last = LastChange(*(connection.execute(newest).fetchone() or (0, b"")))
+    replace_file(directory / LAST_FILE, last.line(content))
+
+
+@contextmanager
+def write_errors(path: Path) -> Iterator[None]:
+    """Turn an error of SQLite's into one that names the file that was to be written."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        kind = ReadOnlyStorageError if is_read_only(error, path) else StorageError
+        raise kind(f"cannot write {path}: {error}") from error
+    except sqlite3.DatabaseError as error:
+        raise CorruptIndexError(f"{path} is damaged: {error}; {way_out(path.parent)}") from error
 
 
 def checksum(*values: int | str | bytes | None) -> bytes:
@@ -277,9 +379,18 @@ def check_base(connection: sqlite3.Connection, path: Path, content: str) -> None
         )
 
 
-def is_read_only(error: sqlite3.Error) -> bool:
-    """Whether SQLite could not write a file that it needs, or was not permitted to."""
-    return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+def is_read_only(error: sqlite3.Error, path: Path) -> bool:
+    """Whether SQLite was not permitted to write a file, or the file beside it that it shares."""
+    shared = path.with_name(f"{path.name}-shm")
+    writable = next(each for each in (shared, path, path.parent, Path("/")) if each.exists())
+    # Without a free descriptor, SQLite says the same.
+    refused = _code(error) in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+    return refused and not os.access(writable, os.W_OK)
+
+
+def _code(error: sqlite3.Error) -> int:
+    """The kind of an error of SQLite's; 0 for an error of Python's module for it."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 def connect_changes(path: Path) -> sqlite3.Connection:
@@ -288,9 +399,9 @@ def connect_changes(path: Path) -> sqlite3.Connection:
     connection = _connect(uri)
     try:
         connection.execute("SELECT 1 FROM sqlite_master")
-    except sqlite3.OperationalError as error:
+    except sqlite3.DatabaseError as error:
         connection.close()
-        if not is_read_only(error):
+        if not is_read_only(error, path):
             raise
     else:
         return connection

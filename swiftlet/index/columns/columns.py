@@ -18,6 +18,7 @@ from unicodedata import normalize
 import numpy as np
 from numpy.typing import NDArray
 
+from swiftlet import disk
 from swiftlet.errors import CorruptIndexError, StorageError
 from swiftlet.publication import save_array, storage_errors
 
@@ -235,12 +236,12 @@ def write_columns(folder: Path, metadata: Iterable[Mapping[str, Any]]) -> None:
     :raises StorageError: When the file system refuses.
     """
     with storage_errors(folder):
-        folder.mkdir()
+        disk.make_directory(folder)
     sorting = folder / "sorting.sqlite"
     documents, keys, counts, lengths = [np.empty(0, np.int32)], bytearray(), [0], [0]
     try:
         # SQLite sorts more than fits into memory.
-        with closing(sqlite3.connect(sorting, isolation_level=None)) as database:
+        with closing(disk.database(sorting, isolation_level=None)) as database:
             database.execute("PRAGMA journal_mode = OFF")
             database.execute("PRAGMA synchronous = OFF")
             database.execute("CREATE TABLE entries (key BLOB, document INTEGER)")
@@ -261,7 +262,7 @@ def write_columns(folder: Path, metadata: Iterable[Mapping[str, Any]]) -> None:
                         last = key
                     counts[-1] += 1
                 documents.append(np.fromiter((number for _, number in rows), np.int32, len(rows)))
-    except sqlite3.OperationalError as error:
+    except sqlite3.DatabaseError as error:  # also of a block that cannot be read again
         raise StorageError(f"cannot write {folder}: {error}") from error
     arrays: tuple[NDArray[Any], ...] = (
         np.concatenate(documents),
@@ -270,7 +271,7 @@ def write_columns(folder: Path, metadata: Iterable[Mapping[str, Any]]) -> None:
         np.cumsum(lengths, dtype=np.int64),
     )
     with storage_errors(folder):
-        sorting.unlink()
+        disk.remove(sorting)
         for name, array in zip(COLUMN_FILES, arrays, strict=True):
             save_array(folder / name, array)
 

@@ -4,7 +4,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import MappingProxyType
@@ -112,12 +112,13 @@ class DocumentStore:
         self._closed = False
         try:
             self._status = path.stat()
+            while self._idle.qsize() < readers:
+                self._idle.put(connect_read_only(path))
             self.num_documents: int = self._count("documents")
             self.num_passages: int = self._count("passages")
             self._statements = self._passage_statements()
-            while self._idle.qsize() < readers:
-                self._idle.put(connect_read_only(path))
         except (sqlite3.Error, OSError) as error:
+            self.close()
             raise CorruptIndexError(f"{path} is no document store: {error}") from error
 
     def passages(self, rows: Sequence[int], *, include_text: bool = True) -> list[StoredPassage]:
@@ -227,7 +228,7 @@ class DocumentStore:
 
     def _passage_statements(self) -> dict[bool, str]:
         """What looks passages up, with and without their texts; earlier stores have no headings."""
-        with closing(connect_read_only(self._path)) as connection:
+        with self._connection() as connection:
             columns = connection.execute(
                 "SELECT name FROM pragma_table_info('passages')"
             ).fetchall()
@@ -251,6 +252,8 @@ class DocumentStore:
             connection = self._another()
         try:
             yield connection
+        except sqlite3.DatabaseError as error:
+            raise CorruptIndexError(f"{self._path} cannot be read: {error}") from error
         finally:
             self._idle.put(connection)
 
@@ -272,7 +275,11 @@ def connect_read_only(path: Path) -> sqlite3.Connection:
         check_same_thread=False,
         isolation_level=None,
     )
-    connection.execute("PRAGMA mmap_size = 1073741824")
+    try:
+        connection.execute("PRAGMA mmap_size = 1073741824")
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 

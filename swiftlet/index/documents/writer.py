@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from swiftlet import disk
 from swiftlet.errors import CollectionError, StorageError
 from swiftlet.index.documents.passages import DocumentNumbers, encoder_text
 from swiftlet.index.documents.store import SCHEMA
@@ -108,10 +109,10 @@ def write_documents(
     :raises StorageError: When the file system refuses.
     """
     with storage_errors(path):
-        path.unlink(missing_ok=True)
+        disk.remove(path, missing_ok=True)
     with ExitStack() as opened:
         try:
-            connection = opened.enter_context(closing(sqlite3.connect(path, isolation_level=None)))
+            connection = opened.enter_context(closing(disk.database(path, isolation_level=None)))
             # The file is only read when it is complete; after a kill it is written again.
             connection.execute("PRAGMA journal_mode = OFF")
             connection.execute("PRAGMA synchronous = OFF")
@@ -119,7 +120,7 @@ def write_documents(
             connection.execute("BEGIN")
             stored = _write(connection, documents, splitter, progress)
             connection.execute("COMMIT")
-        except sqlite3.OperationalError as error:
+        except sqlite3.DatabaseError as error:  # also of a block that cannot be read again
             raise StorageError(f"cannot write {path}: {error}") from error
         if not stored.num_documents:
             raise CollectionError("the corpus", "it has no documents")

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from uuid import UUID
 
+from swiftlet import disk
 from swiftlet.encoders.tokenizer import Tokenizer
 from swiftlet.errors import StorageError
 from swiftlet.index.lexical.analysis import VERSION, Analysis, PieceAnalysis, analysis_of
@@ -36,7 +37,7 @@ def write_lexical_index(
     :raises StorageError: When the file system refuses.
     """
     analysis = analysis_of(language, tokenizer, version)
-    folder.mkdir()
+    disk.make_directory(folder)
     try:
         index = empty_index(analysis, folder)
         # With one thread, segments hold consecutive rows.
@@ -47,7 +48,7 @@ def write_lexical_index(
         writer.wait_merging_threads()
         _rename_segments(folder)
         if isinstance(analysis, PieceAnalysis):
-            (folder / PIECES_FILE).write_text(analysis.tokenizer.to_json(), "utf-8")
+            disk.write(folder / PIECES_FILE, analysis.tokenizer.to_json())
     except (ValueError, OSError) as error:
         raise StorageError(f"cannot write {folder}: {error}") from error
     return [file.name for file in folder.iterdir()]
@@ -84,11 +85,11 @@ def _rename_segments(folder: Path) -> None:
     for number, segment in enumerate(json.loads(content)["segments"]):
         name = UUID(int=number)
         for file in folder.glob(f"{UUID(segment['segment_id']).hex}.*"):
-            file.rename(folder / f"{name.hex}{file.suffix}")
+            disk.rename(file, folder / f"{name.hex}{file.suffix}")
         content = content.replace(segment["segment_id"], str(name))
-    meta.write_text(content)
+    disk.write(meta, content)
     for file in folder.iterdir():
         if file.name.startswith("."):
-            file.unlink()
+            disk.remove(file)
         else:
             file.chmod(_READABLE)

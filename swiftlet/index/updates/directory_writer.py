@@ -1,7 +1,6 @@
 """Changes an index: puts documents, deletes them, and merges the changes into a new base."""
 
-import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -10,10 +9,11 @@ from threading import Lock
 import numpy as np
 from typing_extensions import override
 
+from swiftlet import disk
 from swiftlet.address import Address
 from swiftlet.arguments import StrPath, place_of, whole_number
 from swiftlet.encoders.encoder import directory_of
-from swiftlet.errors import ArtefactError, RetrievalError
+from swiftlet.errors import ArtefactError, RetrievalError, StorageError, UnfinishedWriteError
 from swiftlet.index.changes.log import Change, Changes, ChangesWriter
 from swiftlet.index.directory import DOCUMENTS_FILE
 from swiftlet.index.documents.store import DocumentStore
@@ -30,7 +30,7 @@ from swiftlet.manifest import (
     write_manifest,
 )
 from swiftlet.progress import Progress
-from swiftlet.publication import flush, publish, writer_lock
+from swiftlet.publication import flush, publish, storage_errors, writer_lock
 
 _FEWEST_PASSAGES = 1_000
 _PASSAGES_SHARE = 0.01
@@ -44,11 +44,9 @@ class IndexWriter(Writer):
     A change is on the disk when its method returns. Searchers see it after `Searcher.refresh`.
     """
 
-    _manifest: Manifest
-    _store: DocumentStore
-    _changes: Changes
-    _file: ChangesWriter
-    _opened: tuple[int, int] | None
+    _files: "_Files"
+    _is_current = False
+    """Whether `_files` are as the disk has them: after an error, they are opened again."""
 
     def __init__(
         self, index: Path, encoder_directory: Path | None, *, threads: int | None = None
@@ -69,7 +67,6 @@ class IndexWriter(Writer):
         super().__init__(Preparation(encoder_directory, threads))
         self._merging = Lock()
         self._writing = Lock()
-        self._num_passages = self._num_touched = 0
         self._closed = False
         self._exit = ExitStack()
         try:
@@ -78,7 +75,8 @@ class IndexWriter(Writer):
             manifest = load_manifest(self.index, "index")
             # Refused if the engine does not keep embeddings, which a merge needs.
             open_index(self.index, manifest.details).embeddings(np.zeros(1, dtype=np.int64))
-            self._open_files()
+            self._files = _Files(self.index)
+            self._is_current = True
             self._exit.callback(self._close_files)
         except BaseException:
             self._exit.close()
@@ -87,42 +85,47 @@ class IndexWriter(Writer):
     @override
     def manifest(self) -> Manifest:
         with self._writing:
-            self._follow()
-            return self._manifest
+            return self._current().manifest
 
     @override
     def append(self, changes: Sequence[Change], prepared_for: Manifest) -> Changed:
         with self._writing:
-            self._follow()
-            if encoder_details(self._manifest) != encoder_details(prepared_for):
+            files = self._current()
+            if encoder_details(files.manifest) != encoder_details(prepared_for):
                 raise ArtefactError(f"{self.index} was replaced meanwhile: write once more")
-            self._append(changes)
-            return Changed(len(changes), self.change)
+            self._append(files, changes)
+            return Changed(len(changes), files.change)
 
     @override
     def delete(self, document_ids: Iterable[str]) -> Changed:
         ids = checked_ids(document_ids)
-        gone = np.empty((0, self._manifest.width), dtype=np.float32)
         with self._writing:
-            self._follow()
-            known = [each for each in ids if self._exists(each)]
-            self._append([Change(0, each, None, (), gone) for each in known])
+            files = self._current()
+            gone = np.empty((0, files.manifest.width), dtype=np.float32)
+            known = [each for each in ids if files.has(each)]
+            self._append(files, [Change(0, each, None, (), gone) for each in known])
             found = frozenset(known)
             return Changed(
-                len(known), self.change, tuple(each for each in ids if each not in found)
+                len(known), files.change, tuple(each for each in ids if each not in found)
             )
 
     @property
     @override
+    def change(self) -> int:  # type: ignore[override]
+        return self._files.change
+
+    @property
+    @override
     def num_documents(self) -> int:
-        return self._store.num_documents - self._num_touched + sum(self._exists_now.values())
+        return self._files.num_documents
 
     @property
     @override
     def needs_merge(self) -> bool:  # type: ignore[override]
-        most = max(_FEWEST_PASSAGES, _PASSAGES_SHARE * self._store.num_passages)
-        touched = self._num_touched > _DELETED_SHARE * self._store.num_documents
-        return (self._num_passages > most or touched) and self.num_documents > 0
+        files = self._files
+        most = max(_FEWEST_PASSAGES, _PASSAGES_SHARE * files.store.num_passages)
+        touched = files.num_touched > _DELETED_SHARE * files.store.num_documents
+        return (files.num_passages > most or touched) and files.num_documents > 0
 
     def compact(
         self,
@@ -140,25 +143,26 @@ class IndexWriter(Writer):
         :raises ArtefactError: When the index or the encoder is damaged.
         :raises StorageError: When the file system refuses.
         """
-        with self._merging:
+        with self._merging, storage_errors(self._working):
             with self._writing:
-                self._follow()
-            last, before = self.change, self._manifest.details
-            if last == self._changes.first or not self.num_documents:
+                files = self._current()
+                last, manifest = files.change, files.manifest
+            if last == files.changes.first or not files.num_documents:
                 return False
             artefact = self._working / "artefact"
+            self._clear_merge()  # nothing can be removed without a descriptor
             try:
-                artefact.mkdir()
+                self._clear_merge()  # one that failed may not have been able to
+                disk.make_directory(artefact)
                 place = self.index, artefact, last
                 if merge is None:
-                    encoder = self._preparation.encoder(self._manifest)
+                    encoder = self._preparation.encoder(manifest)
                     merge_changes(*place, encoder, threads=self._threads, progress=progress)
                 else:
                     merge(*place, self._encoder_directory)
                 flush(artefact)  # not while writers wait
                 with self._writing:
-                    self._check_not_replaced()
-                    self._publish(artefact, last, before)
+                    self._publish(artefact, last, manifest.details)
             finally:
                 self._clear_merge()
         return True
@@ -168,92 +172,133 @@ class IndexWriter(Writer):
         self._closed = True
         self._exit.close()
 
-    def _append(self, changes: Sequence[Change]) -> None:
+    def _append(self, files: "_Files", changes: Sequence[Change]) -> None:
         """Write the changes with the next numbers, in one transaction, while `_writing` is held."""
         if not changes:
             return
         numbered = [
             replace(change, number=number)
-            for number, change in enumerate(changes, start=self.change + 1)
+            for number, change in enumerate(changes, start=files.change + 1)
         ]
-        if self._manifest.format_version < CHANGEABLE_FORMAT_VERSION:
+        if files.manifest.format_version < CHANGEABLE_FORMAT_VERSION:
             # An earlier Swiftlet would not see the changes, and find what is deleted.
             manifest = read_manifest(self.index, "index")  # its details may have changed
-            self._manifest = replace(manifest, format_version=CHANGEABLE_FORMAT_VERSION)
-            write_manifest(self.index, self._manifest)
-        self._file.append(numbered)
-        self._note(numbered)
-
-    def _note(self, changes: Iterable[Change]) -> None:
-        """Keep the counts of what the file has now."""
-        for change in changes:
-            if change.document_id not in self._exists_now:
-                self._num_touched += self._store.number_of(change.document_id) is not None
-            self._exists_now[change.document_id] = change.document is not None
-            self._num_passages += len(change.passages)
-            self.change = change.number
-
-    def _exists(self, document_id: str) -> bool:
-        known = self._exists_now.get(document_id)
-        return self._store.number_of(document_id) is not None if known is None else known
+            manifest = replace(manifest, format_version=CHANGEABLE_FORMAT_VERSION)
+            write_manifest(self.index, manifest)
+            files.manifest = manifest
+        found = [*files.found(numbered)]  # nothing can fail when they are written
+        self._is_current = False
+        try:
+            files.file.append(numbered)
+        except StorageError as error:
+            self._is_current = not isinstance(error, UnfinishedWriteError)
+            raise
+        files.note(found)
+        self._is_current = True
 
     def _publish(self, artefact: Path, last: int, before: Mapping[str, object]) -> None:
         """Put a merged base in the place of the index, with the changes after `last`."""
+        files = self._files
+        if files.identity != _identity(self.index):
+            raise ArtefactError(f"{self.index} was replaced meanwhile: write once more")
         details = read_manifest(self.index).details
         tuned = {name: details[name] for name in _TUNED_DETAILS if name in details}
         if any(tuned[name] != before.get(name) for name in tuned):
             change_details(artefact, tuned)
-        if later := [*self._changes.after(last)]:
+        if later := [*files.changes.after(last)]:
             with closing(ChangesWriter(artefact, read_manifest(artefact).content)) as file:
                 file.append(later)
-        self._close_files()
-        try:
-            publish(artefact, self.index)
-        finally:
-            self._open_files()
+        self._is_current = False
+        files.close_log()
+        publish(artefact, self.index)
+        with suppress(RetrievalError):  # the merge has succeeded; the next write tries again
+            self._open()
 
-    def _follow(self) -> None:
-        """Open the files again if another directory is in the place of the index.
+    def _current(self) -> "_Files":
+        """The files of the index as it is now: opened again after an error, or in another place.
 
         :raises RetrievalError: When the writer is closed.
-        :raises ArtefactError: When there is no index any more.
+        :raises ArtefactError: When there is no index any more, or it is damaged.
         """
         if self._closed:
             raise RetrievalError("the writer is closed: open the index again")
-        if self._opened != _identity(self.index):
+        if is_other := self._files.identity != _identity(self.index):
             load_manifest(self.index, "index")
-            self._close_files()
-            self._open_files()
+        if is_other or not self._is_current:
+            self._open()
+        return self._files
 
-    def _check_not_replaced(self) -> None:
-        """Refuse to go on if another directory has taken the place of the index.
-
-        :raises ArtefactError: When it has.
-        """
-        if self._opened != _identity(self.index):
-            raise ArtefactError(f"{self.index} was replaced meanwhile: write once more")
-
-    def _open_files(self) -> None:
-        self._opened = _identity(self.index)
-        self._manifest = read_manifest(self.index, "index")
-        self._store = DocumentStore(self.index / DOCUMENTS_FILE)
-        self._changes = Changes(self.index, self._manifest)
-        self._file = ChangesWriter(self.index, self._manifest.content)
-        self.change = self._changes.first
-        self._exists_now: dict[str, bool] = {}
-        self._num_passages = self._num_touched = 0
-        self._note(self._changes.after(self.change))
+    def _open(self) -> None:
+        """Open the files once more; after an error, the earlier ones stay."""
+        opened, earlier = _Files(self.index), self._files
+        self._files, self._is_current = opened, True
+        earlier.close()
 
     def _close_files(self) -> None:
-        # The reading connection last: it leaves the files beside the changes. Without them, a
-        # reader that may not write there takes the changes for files that never change.
-        for file in (self._file, self._changes, self._store):
-            file.close()
+        self._files.close()
 
     def _clear_merge(self) -> None:
-        shutil.rmtree(self._working / "artefact", ignore_errors=True)
+        disk.remove_tree(self._working / "artefact", ignore_errors=True)
         with suppress(OSError):
-            (self._working / EMBEDDINGS_FILE).unlink()
+            disk.remove(self._working / EMBEDDINGS_FILE)
+
+
+class _Files:
+    """The open files of an index, and the counts of what they have."""
+
+    def __init__(self, index: Path) -> None:
+        """Open them all, or none.
+
+        :raises ArtefactError: When the index is damaged.
+        """
+        self.identity = _identity(index)
+        self.manifest = read_manifest(index, "index")
+        self.changes = Changes(index, self.manifest)
+        self.file = ChangesWriter(index, self.manifest.content)
+        self.change = self.changes.first
+        self.num_passages = self.num_touched = 0
+        self._exists_now: dict[str, bool] = {}
+        self.store = DocumentStore(index / DOCUMENTS_FILE)
+        try:
+            self.note(self.found(self.changes.after(self.change)))
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def num_documents(self) -> int:
+        return self.store.num_documents - self.num_touched + sum(self._exists_now.values())
+
+    def has(self, document_id: str) -> bool:
+        """Whether there is a document with this id now."""
+        known = self._exists_now.get(document_id)
+        return self.store.number_of(document_id) is not None if known is None else known
+
+    def found(self, changes: Iterable[Change]) -> Iterator[tuple[Change, bool]]:
+        """Changes, and whether each is the first one of a document of the base."""
+        for change in changes:
+            known = change.document_id in self._exists_now
+            yield change, not known and self.store.number_of(change.document_id) is not None
+
+    def note(self, found: Iterable[tuple[Change, bool]]) -> None:
+        """Count changes that the file has."""
+        for change, is_of_base in found:
+            self.num_touched += is_of_base and change.document_id not in self._exists_now
+            self._exists_now[change.document_id] = change.document is not None
+            self.num_passages += len(change.passages)
+            self.change = change.number
+
+    def close(self) -> None:
+        """Close all files."""
+        self.close_log()
+        self.store.close()
+
+    def close_log(self) -> None:
+        """Close the changes."""
+        # The reading connection last: it leaves the files beside the changes. Without them, a
+        # reader that may not write there takes the changes for files that never change.
+        self.file.close()
+        self.changes.close()
 
 
 def _identity(directory: Path) -> tuple[int, int] | None:

@@ -1,11 +1,11 @@
 """A file of embeddings that grows."""
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 
+from swiftlet import disk
 from swiftlet.progress import Progress
 from swiftlet.publication import storage_errors
 from swiftlet.types import Embeddings
@@ -36,13 +36,12 @@ class EmbeddingsFile:
         :raises StorageError: When the file system refuses.
         """
         progress.begin(name, total, done=len(self))
-        with storage_errors(self.path), self.path.open("ab") as file:
+        with storage_errors(self.path), disk.opened(self.path, "ab") as file:
             file.truncate(len(self) * 4 * self.width)
             for number, batch in enumerate(batches, start=1):
                 file.write(batch.astype("<f4", copy=False).tobytes())
                 if number % _BATCHES_PER_FLUSH == 0:
-                    file.flush()
-                    os.fsync(file.fileno())
+                    disk.sync(file)
                 progress.advance(len(batch))
 
     def rows(self) -> Embeddings:

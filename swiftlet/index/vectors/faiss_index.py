@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
+from swiftlet import disk
 from swiftlet.errors import CorruptIndexError, InvalidArgumentError
 from swiftlet.index.vectors.faiss_library import faiss
 from swiftlet.index.vectors.faiss_search import (
@@ -190,7 +191,7 @@ class FaissIndex(Engine):
     @override
     def save(self, path: Path) -> None:
         # Given a path, FAISS would only print a message when the last block cannot be written.
-        with storage_errors(path), path.open("wb") as file:
+        with storage_errors(path), disk.opened(path) as file:
             faiss.write_index(self._index, faiss.PyCallbackIOWriter(file.write))
 
     @override

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -413,6 +413,19 @@ def test_an_addition_that_ends_early_says_how_far_it_got(index: Path, tmp_path: 
     added = swiftlet("add", changed, write_corpus(tmp_path / "more.jsonl", *lines, "bad"))
     assert "line 154" in refusal(added)
     assert "100 documents written before that" in added.stderr
+
+
+def test_an_addition_that_fails_at_its_end_is_said_to_be_unknown(
+    index: Path, tmp_path: Path, storage_ends_at: Callable[[int], Any]
+) -> None:
+    changed = shutil.copytree(index, tmp_path / "index")
+    long = json.dumps({"_id": "long", "text": "tea", "metadata": {"long": "x" * 60_000}})
+    corpus = write_corpus(tmp_path / "long.jsonl", long)
+    with storage_ends_at(40_000):  # more than what SQLite shares with readers
+        added = swiftlet("add", changed, corpus)
+    assert "it is not known whether the changes are written: write them again" in refusal(added)
+    assert "before that" not in added.stderr
+    assert "4 documents put" in swiftlet("add", changed, corpus).stdout
 
 
 def test_a_merge_that_fails_does_not_refuse_an_addition(

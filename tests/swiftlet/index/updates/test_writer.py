@@ -5,6 +5,7 @@ import sqlite3
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -234,8 +235,12 @@ def test_a_full_disk_loses_nothing_that_was_written(built, small_disk):
         writer.put(documents([100]))
         with pytest.raises(StorageError, match=r"cannot write .*: (No space|database or disk)"):
             writer.put(documents(range(101, 1000)), batch_documents=1000)
+        ballast = small_disk / "ballast"
+        with suppress(OSError):
+            ballast.write_bytes(bytes(1 << 20))
         with pytest.raises(StorageError, match="cannot write"):
             writer.compact()
+        ballast.unlink()
         assert (writer.num_documents, writer.change) == (31, 1)
         writer.put(documents([101]))
         subprocess.run(["mount", "-o", "remount,size=4m", str(small_disk)], check=True)

@@ -1,0 +1,128 @@
+"""The only place that writes to the disk: every other module that makes, changes, renames, syncs or
+removes a file of an artefact does so by these functions, which say what is durable.
+
+A test holds all packages to it. SQLite, tantivy and the libraries of models write by themselves:
+their connections are opened here, and their finished files are synced here.
+"""
+
+import ctypes
+import errno
+import os
+import shutil
+import sqlite3
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+
+
+def opened(path: Path, mode: str = "wb", **options: Any) -> IO[Any]:
+    """Open a file for writing, as `Path.open`; `sync` it before it counts."""
+    return path.open(mode, **options)
+
+
+def write(path: Path, content: bytes | memoryview | str) -> None:
+    """Write a whole file, text as UTF-8; it is not yet synced."""
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def overwrite(file: IO[Any], content: bytes) -> bool:
+    """Write the beginning of an open file at once; false if only a part of it was written."""
+    return os.pwrite(file.fileno(), content, 0) == len(content)
+
+
+def sync(place: Path | IO[Any]) -> None:
+    """Write a file to the disk, or the names in a directory, without its files."""
+    if not isinstance(place, Path):
+        place.flush()
+        os.fsync(place.fileno())
+        return
+    descriptor = os.open(place, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def rename(path: Path, target: Path) -> None:
+    """Give a file or a directory another name, in the place of a file that has it.
+
+    The name is on the disk when the directory is synced.
+    """
+    path.replace(target)
+
+
+def exchange(first: Path, second: Path) -> None:
+    """Swap two files or directories, at once where the file system can."""
+    library = ctypes.CDLL(None, use_errno=True)
+    if hasattr(library, "renameat2"):
+        paths = os.fsencode(first), os.fsencode(second)
+        if library.renameat2(_AT_FDCWD, paths[0], _AT_FDCWD, paths[1], _RENAME_EXCHANGE) == 0:
+            return
+        failure = ctypes.get_errno()
+        if failure not in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
+            raise OSError(failure, os.strerror(failure), str(second))
+    # No exchange on this platform or file system: the second rename follows at once, and a crash
+    # in between leaves the earlier artefact under the name below.
+    earlier = second.parent / f".{second.name}.earlier"
+    rename(second, earlier)
+    try:
+        rename(first, second)
+    except OSError:
+        rename(earlier, second)
+        raise
+    rename(earlier, first)
+
+
+def remove(path: Path, *, missing_ok: bool = False) -> None:
+    """Remove a file."""
+    path.unlink(missing_ok=missing_ok)
+
+
+def remove_tree(path: Path, *, ignore_errors: bool = False) -> None:
+    """Remove a directory with all that is in it."""
+    shutil.rmtree(path, ignore_errors=ignore_errors)
+
+
+def remove_directory(path: Path) -> None:
+    """Remove an empty directory."""
+    path.rmdir()
+
+
+def make_directory(path: Path, *, parents: bool = False, exist_ok: bool = False) -> None:
+    """Make a directory, as `Path.mkdir`; with `parents`, the new names are synced."""
+    if not parents:
+        path.mkdir(exist_ok=exist_ok)
+    elif not (exist_ok and path.is_dir()):
+        make_directory(path.parent, parents=True, exist_ok=True)
+        path.mkdir(exist_ok=exist_ok)
+        sync(path.parent)
+
+
+def copy_tree(path: Path, target: Path) -> None:
+    """Copy a directory to a new one."""
+    shutil.copytree(path, target)
+
+
+def copy(path: Path, target: Path) -> None:
+    """Copy a file to a new one."""
+    shutil.copyfile(path, target)
+
+
+def open_lock(path: Path) -> int:
+    """The descriptor of a file to lock, which is made if there is none."""
+    return os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+
+
+def database(path: Path, **options: Any) -> sqlite3.Connection:
+    """Open a SQLite file for writing; it is made if there is none."""
+    connection: sqlite3.Connection = sqlite3.connect(path, **options)
+    return connection
+
+
+def array(path: Path, dtype: type[np.generic], shape: tuple[int, ...]) -> np.memmap[Any, Any]:
+    """A new .npy file of zeros, mapped into memory for writing."""
+    return np.lib.format.open_memmap(path, "w+", dtype, shape)

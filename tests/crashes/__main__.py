@@ -1,0 +1,108 @@
+"""Walks all crash points, then lets random histories run; writes the page of results.
+
+    python -m tests.crashes --hours 1 --seed 1 --out docs/results/crashes.json
+
+The walk is the same each time. The histories begin with the seed, which is printed for each; with
+the same seed they are the same, but for the moments at which services are killed.
+"""
+
+import json
+import sys
+import tempfile
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from measuring.command_line import script_parser
+from measuring.machine import describe_machine
+from measuring.results import write
+from tests.crashes import recorder
+
+TEMPLATE = "tests/crashes/crashes.md.j2"
+
+
+def walks(*, every: int = 1, losses_every: int = 4, histories: int = 3) -> list[dict[str, Any]]:
+    """The parts of the walk: faults, then kills and losses of power, also of random histories.
+
+    :param every: Let calls fail at every so many points only; where the index is open, at others.
+    :param losses_every: Lose power after every so many changes only.
+    """
+    plain = {"length": 0, "seed": 0, "losses": 1, "every": losses_every}
+    faults = {**plain, "every": every}
+    return [
+        {**faults, "first": 1, "warm": False},
+        plain,
+        *(
+            {**plain, "length": 25, "seed": seed, "every": 2 * losses_every}
+            for seed in range(1, histories + 1)
+        ),
+        {**faults, "first": 1 + every // 2, "warm": True},
+    ]
+
+
+def walk(parts: list[dict[str, Any]], work: Path, processes: int) -> dict[str, Any]:
+    """What the parts of the walk find, together."""
+
+    def run(number: int) -> dict[str, Any]:
+        folder = work / f"{number}"
+        folder.mkdir()
+        arguments = [folder, json.dumps(parts[number])]
+        found: dict[str, Any] = json.loads(recorder.run("tests.crashes.walk", arguments, work))
+        print(parts[number], found["points"], file=sys.stderr, flush=True)
+        return found
+
+    with ThreadPoolExecutor(processes) as pool:
+        tallies = [*pool.map(run, range(len(parts)))]
+    recoveries = [each for tally in tallies for each in tally["recoveries"]]
+    return {
+        **{
+            name: dict(sum((Counter(tally[name]) for tally in tallies), Counter()))
+            for name in ("points", "operations", "answers")
+        },
+        "recovery_mean_seconds": fmean(recoveries) if recoveries else 0.0,
+        "recovery_worst_seconds": max(recoveries, default=0.0),
+        "wrong": [each for tally in tallies for each in tally["wrong"]],
+    }
+
+
+def main() -> None:
+    """Walk, run histories until the hours are over, and write the page; fail if it is not clean."""
+    parser = script_parser(__doc__)
+    parser.add_argument("--hours", type=float, default=1.0, help="of random histories")
+    parser.add_argument("--seed", type=int, default=int(time.time()), help="of the first history")
+    parser.add_argument("--every", type=int, default=1, help="so many points: one fails")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--out", type=Path, help="raw figures; the page is beside them")
+    asked = parser.parse_args()
+    shared = Path("/dev/shm")
+    place = shared if shared.is_dir() else None
+    with tempfile.TemporaryDirectory(dir=place, prefix="swiftlet-crashes-") as folder:
+        work = Path(folder)
+        recorder.compile_into(work)
+        began = time.monotonic()
+        found = walk(walks(every=asked.every), work, asked.processes)
+        walked = time.monotonic() - began
+        seconds = 3600 * asked.hours
+        machine = recorder.run("tests.crashes.machine", [work, asked.seed, seconds], work)
+    figures = {
+        "template": TEMPLATE,
+        "walk": found,
+        "walk_minutes": walked / 60,
+        "machine_run": json.loads(machine),
+        "first_seed": asked.seed,
+        "hours": asked.hours,
+        "every": asked.every,
+        "machine": describe_machine(["hypothesis", "numpy", "tantivy", "faiss-cpu"], threads="1"),
+    }
+    if asked.out is not None:
+        print(write(asked.out, figures))
+    print(json.dumps({**figures, "walk": {**found, "wrong": len(found["wrong"])}}, indent=1))
+    if found["wrong"] or figures["machine_run"]["failure"]:
+        sys.exit(f"{len(found['wrong'])} wrong; {figures['machine_run']['failure']}")
+
+
+if __name__ == "__main__":
+    main()
