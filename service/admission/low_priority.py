@@ -9,7 +9,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from swiftlet.errors import ArtefactError, RetrievalError
+from swiftlet.errors import ArtefactError, RetrievalError, StorageError
 
 _PRIORITY = 19
 _SIGNAL_OF_PARENTS_DEATH = 1
@@ -32,10 +32,16 @@ class LowPriorityProcess:
         """The result of a function of a module.
 
         :raises RetrievalError: The function's own, or when the process has ended early.
+        :raises StorageError: When the system does not let it start.
         """
         if self._process is not None and not self._process.is_alive():
             self.end()
-        connection = self._connection or self._start()
+        try:
+            connection = self._connection or self._start()
+        except OSError as error:
+            raise StorageError(
+                f"the process {self._name!r} cannot be started: {error.strerror}"
+            ) from error
         try:
             connection.send((function, arguments))
             result, error = connection.recv()

@@ -278,7 +278,7 @@ class ChangesWriter:
                 return
             problem = "it takes a part of a line only"
         except OSError as error:
-            problem = error.strerror
+            problem = f"{error.strerror}"
         path = self._directory / LAST_FILE
         with suppress(OSError):
             disk.remove(path)  # half a line would be taken for an altered one

@@ -150,6 +150,7 @@ class IndexWriter(Writer):
             if last == files.changes.first or not files.num_documents:
                 return False
             artefact = self._working / "artefact"
+            self._clear_merge()  # nothing can be removed without a descriptor
             try:
                 self._clear_merge()  # one that failed may not have been able to
                 disk.make_directory(artefact)

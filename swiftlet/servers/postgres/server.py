@@ -121,8 +121,8 @@ class PostgresWriter(ServerWriter):
             write(table, connection, new, words_in(state, manifest))
             connection.execute(table.sql(_COUNT_NEW_WORDS), [[each.number for each in new]])
             counts = len(new) - len(gone), passages - sum(gone.values())
-            change = self._note(connection, state, *counts, new=len(new), changed=len(new))
-        self.change = change
+            last = self._note(connection, state, *counts, new=len(new), changed=len(new))
+        self.change = last
         return Changed(len(new), self.change)
 
     @override
@@ -131,8 +131,8 @@ class PostgresWriter(ServerWriter):
             state = self._table.lock(connection)
             gone = self._remove(connection, document_ids)
             counts = -len(gone), -sum(gone.values())
-            change = self._note(connection, state, *counts, new=0, changed=len(gone))
-        self.change = change
+            last = self._note(connection, state, *counts, new=0, changed=len(gone))
+        self.change = last
         return gone
 
     @override
