@@ -11,59 +11,61 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from measuring.command_line import script_parser
 from measuring.machine import describe_machine
-from measuring.results import write
+from measuring.results import Figures, write
 from tests.crashes import recorder
 
 TEMPLATE = "tests/crashes/crashes.md.j2"
 
 
-def walks(*, every: int = 1, losses_every: int = 4, histories: int = 3) -> list[dict[str, Any]]:
-    """The parts of the walk: faults, then kills and losses of power, also of random histories.
+def walks(*, every: int = 1, losses_every: int = 4, histories: int = 3) -> list[Figures]:
+    """The parts of the walk: kills and losses of power, also of random histories, then faults.
 
     :param every: Let calls fail at every so many points only; where the index is open, at others.
     :param losses_every: Lose power after every so many changes only.
     """
     plain = {"length": 0, "seed": 0, "losses": 1, "every": losses_every}
-    faults = {**plain, "every": every}
+    of_seed = {**plain, "length": 25, "every": 2 * losses_every}
+    faults = {**plain, "every": 2 * every}
+    half = every // 2
     return [
-        {**faults, "first": 1, "warm": False},
         plain,
-        *(
-            {**plain, "length": 25, "seed": seed, "every": 2 * losses_every}
-            for seed in range(1, histories + 1)
-        ),
-        {**faults, "first": 1 + every // 2, "warm": True},
+        *({**of_seed, "seed": seed} for seed in range(1, histories + 1)),
+        *({**faults, "first": first, "warm": False} for first in (1, 1 + every)),
+        *({**faults, "first": first, "warm": True} for first in (1 + half, 1 + half + every)),
     ]
 
 
-def walk(parts: list[dict[str, Any]], work: Path, processes: int) -> dict[str, Any]:
+def walk(parts: Sequence[Figures], work: Path, processes: int) -> Figures:
     """What the parts of the walk find, together."""
 
-    def run(number: int) -> dict[str, Any]:
+    def run(number: int) -> Figures:
         folder = work / f"{number}"
         folder.mkdir()
         arguments = [folder, json.dumps(parts[number])]
-        found: dict[str, Any] = json.loads(recorder.run("tests.crashes.walk", arguments, work))
+        found: Figures = json.loads(recorder.run("tests.crashes.walk", arguments, work))
         print(parts[number], found["points"], file=sys.stderr, flush=True)
         return found
 
     with ThreadPoolExecutor(processes) as pool:
-        tallies = [*pool.map(run, range(len(parts)))]
+        return together([*pool.map(run, range(len(parts)))])
+
+
+def together(tallies: Sequence[Figures]) -> Figures:
+    """The tallies of several parts as one."""
+    counts = "points", "operations", "answers"
+    sums = {name: sum((Counter(each[name]) for each in tallies), Counter()) for name in counts}
     recoveries = [each for tally in tallies for each in tally["recoveries"]]
     return {
-        **{
-            name: dict(sum((Counter(tally[name]) for tally in tallies), Counter()))
-            for name in ("points", "operations", "answers")
-        },
-        "recovery_mean_seconds": fmean(recoveries) if recoveries else 0.0,
-        "recovery_worst_seconds": max(recoveries, default=0.0),
+        **sums,
+        "recovery_mean_seconds": fmean(recoveries),
+        "recovery_worst_seconds": max(recoveries),
         "wrong": [each for tally in tallies for each in tally["wrong"]],
     }
 

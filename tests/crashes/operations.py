@@ -4,7 +4,7 @@ import io
 import shutil
 import tarfile
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
@@ -24,7 +24,6 @@ from swiftlet.manifest import (
     change_details,
     describe_files,
     load_manifest,
-    read_manifest,
     write_manifest,
 )
 from swiftlet.publication import flush, published, writer_lock
@@ -241,15 +240,3 @@ def recover(root: Path, *, merge: bool = False) -> float:
         assert texts_of(place.index)["later"]
         return took
     return perf_counter() - began
-
-
-def left_over(root: Path) -> list[str]:
-    """Working files that nobody needs any more."""
-    with suppress(FileNotFoundError):
-        return [each.name for each in root.iterdir() if each.name.startswith(".")]
-    return []
-
-
-def weight(index: Path) -> float | None:
-    """The weight that `tune` has written, if it has."""
-    return read_manifest(index).details.get("weight")

@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 
-from swiftlet import errors
-from swiftlet.errors import RetrievalError
+from swiftlet.errors import RetrievalError, UnfinishedWriteError
 from tests.crashes import recorder
 from tests.crashes.filesystem import FileSystem, write_out
 from tests.crashes.operations import (
@@ -33,7 +33,6 @@ from tests.crashes.operations import (
     delete,
     found,
     ids_of,
-    left_over,
     merge_with,
     publish,
     put,
@@ -85,7 +84,7 @@ class Tally:
         self.wrong.append(wrong)
         print(wrong, file=sys.stderr, flush=True)
 
-    def check(self, where: str, check: Callable[[], object]) -> bool:
+    def check(self, where: str, check: Callable[[], object]) -> None:
         """Note as wrong what a check raises."""
         try:
             check()
@@ -93,8 +92,6 @@ class Tally:
             at = traceback.extract_tb(error.__traceback__)[-1]
             last = f"{Path(at.filename).name}:{at.lineno}"
             self.note(f"{where}: {type(error).__name__}: {error} ({last})"[:600])
-            return False
-        return True
 
 
 def random_history(seed: int, length: int) -> Sequence[Operation]:
@@ -179,15 +176,13 @@ def walk_faults(
     before, state = _emptied(work / "before"), dict[str, object]()
     for operation in history:
         for fault in FAULTS:
-            number = first
-            while fault != "killed":
-                root = _copied(before, work / "struck")
-                struck = _strike(operation, root, state, fault, number, tally, warm=warm)
-                if not struck:
+            for number in count(first, every):
+                root = _emptied(work / "struck")
+                shutil.copytree(before, root, dirs_exist_ok=True)
+                if not _strike(operation, root, state, fault, number, tally, warm=warm):
                     break
                 tally.points[fault] += 1
                 tally.operations[operation.name] += 1
-                number += every
         with closing(Place(before)) as place:
             operation.run(place)
         state = operation.after(state)
@@ -212,7 +207,7 @@ def _strike(
     recorder.strike(number, FAULTS[fault])
     try:
         operation.run(place)
-    except getattr(errors, "UnfinishedWriteError", ()):
+    except UnfinishedWriteError:
         answer = "unknown"
     except RetrievalError:
         answer = "refused"
@@ -244,14 +239,11 @@ def _strike(
         left = found(root, search=number % _SEARCHED == 0)
         assert left == after, _difference(left, [after])
         recover(root, merge=number % _SEARCHED == 0)
-        assert not left_over(root), f"left: {left_over(root)}"
+        assert not [*root.glob(".*")], "working files are left"
 
     tally.check(f"{where}; then", check)
     tally.check(f"{where}; once more", again)
-    try:
-        place.close()
-    except Exception:  # noqa: BLE001
-        traceback.print_exc()
+    tally.check(f"{where}; at the end", place.close)
     return True
 
 
@@ -281,11 +273,6 @@ def _emptied(path: Path) -> Path:
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir(parents=True)
     return path
-
-
-def _copied(path: Path, to: Path) -> Path:
-    shutil.rmtree(to, ignore_errors=True)
-    return Path(shutil.copytree(path, to, symlinks=True))
 
 
 def _on_disk(root: Path) -> dict[str, bytes | None]:
