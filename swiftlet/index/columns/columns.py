@@ -41,7 +41,7 @@ _END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 _SIGN = 1 << 63
 _ALL = 2 * _SIGN - 1
 _LARGEST = int(sys.float_info.max)
-_FLOAT_BYTES = 8
+_FLOAT_BYTES, _SIZE_BYTES = 8, 4
 _BEYOND = 0xFF  # no integer of a float's size has this byte first
 
 
@@ -301,9 +301,7 @@ def field_of(key: bytes) -> str:
 
 
 def value_of(key: bytes) -> Value | None:
-    """The value of a key that is no date; None for a text over `LONGEST_KEY`, or an integer that is
-    beyond all floats.
-    """
+    """The value of a key that is no date; None for a text or integer over `LONGEST_KEY` bytes."""
     start = key.index(b"\0") + 1
     kind, content = key[start : start + 1], key[start + 1 :]
     if kind == b"b":
@@ -313,9 +311,18 @@ def value_of(key: bytes) -> Value | None:
         bits = _SIGN ^ bits if bits & _SIGN else _ALL ^ bits
         (value,) = struct.unpack(">d", bits.to_bytes(_FLOAT_BYTES))
         if above and (math.isinf(value) or above[0] == _BEYOND):
-            return None
+            return _beyond(above, value > 0)
         return int(value) + int.from_bytes(above) if value.is_integer() else value
     return content.decode(errors="replace") if len(content) <= LONGEST_KEY else None
+
+
+def _beyond(above: bytes, is_positive: bool) -> int | None:
+    """The integer beyond all floats with these bytes of `_above`; None if it is too long."""
+    content = above[1:] if is_positive else bytes(_BEYOND - each for each in above)
+    if len(content) > LONGEST_KEY:
+        return None
+    value = int.from_bytes(content[_SIZE_BYTES:])
+    return value if is_positive else -value
 
 
 def _field(path: str) -> bytes:
@@ -335,7 +342,7 @@ def _above(below: float, value: int) -> bytes:
     """What orders the integers between a float and the next one, in as many bytes for each."""
     if abs(value) > _LARGEST:
         size = (value.bit_length() + 7) // 8
-        content = size.to_bytes(4) + abs(value).to_bytes(size)
+        content = size.to_bytes(_SIZE_BYTES) + abs(value).to_bytes(size)
         if len(content) > LONGEST_KEY:
             content = content[:LONGEST_KEY] + sha256(content).digest()
         return (
