@@ -71,6 +71,7 @@ _CODE_OR_ESCAPES = re.compile(
     """,
     re.MULTILINE | re.DOTALL | re.VERBOSE,
 )
+_CHARACTERS_BEFORE = 5
 _SHORT_UNIT = re.compile(r"(?:^|\W)[^\W\d_]{1,3}$")
 _LEAST_SHARE = 0.9
 
@@ -184,6 +185,8 @@ def _prepare(tree: Any) -> None:
 
     In a page that does not say where its main text is, it would lose lists and tables.
     """
+    from lxml import etree
+
     body = tree.find("body")
     if body is not None and not tree.xpath("//article|//main|//*[@role='main']"):
         article = body.makeelement("article")
@@ -197,18 +200,16 @@ def _prepare(tree: Any) -> None:
         formula.tag, formula[:], formula.text = "span", [], " ".join(words.split())
     for element in [*tree.iter(*_CONTAINERS)]:
         _set_apart(element)
-    for element in [*tree.iter("img", *_FORMS, *_DROPPED, *_DROPPED_IF_BLANK)]:
+    for element in [*tree.iter("sup", "img", *_FORMS)]:
         if element.tag in _FORMS:
             element.tag = _FORMS[element.tag]
         elif element.tag == "img":
             _show_alternative(element)
-        elif element.tag in _DROPPED_IF_BLANK and (
-            element.text_content().strip() or element.find(".//img[@alt]") is not None
-        ):
-            continue
-        else:
-            if element.tag == "sup" and _is_apart(element):
-                element.text = f"^{element.text or ''}"
+        elif _is_apart(element):
+            element.text = f"^{element.text or ''}"
+    etree.strip_tags(tree, *_DROPPED)
+    for element in [*tree.iter(*_DROPPED_IF_BLANK)]:
+        if not element.text_content().strip() and element.find(".//img[@alt]") is None:
             element.drop_tag()
 
 
@@ -251,10 +252,21 @@ def _show_alternative(picture: Any) -> None:
 def _is_apart(element: Any) -> bool:
     """Whether a superscript is no part of the word before it: 10³ and a note are, m² is not."""
     text = element.text_content().strip()
-    previous = element.getprevious()
-    parent = element.getparent()
-    before = (parent.text if previous is None else previous.tail) or ""
-    return not text.isalpha() and not _SHORT_UNIT.search(before[-5:])
+    return not text.isalpha() and not _SHORT_UNIT.search(_text_before(element))
+
+
+def _text_before(element: Any) -> str:
+    """The last characters of the line before an element, also of those that are dropped."""
+    found = ""
+    for _ in range(_CHARACTERS_BEFORE):
+        previous, parent = element.getprevious(), element.getparent()
+        element = parent if previous is None else previous
+        found = ((parent.text if previous is None else previous.tail) or "") + found
+        if len(found) >= _CHARACTERS_BEFORE or element.tag not in _DROPPED:
+            break
+        if previous is not None:
+            found = previous.text_content() + found
+    return found[-_CHARACTERS_BEFORE:]
 
 
 def _with_whole_fences(text: str) -> str:

@@ -235,7 +235,9 @@ def test_any_page_is_read_without_an_error(pieces: list[str]) -> None:
         assert part.text.strip()
 
 
-@pytest.mark.parametrize("piece", ["<p>w</p>", "w_ ", "<pre>```\nx</pre>", "<p>`a</p>", "<b>x</b>"])
+@pytest.mark.parametrize(
+    "piece", ["<p>w</p>", "w_ ", "<pre>```\nx</pre>", "<p>`a</p>", "<b>x</b>", "a<sup>x</sup>"]
+)
 def test_the_time_grows_with_the_page(piece: str) -> None:
     def read(count: int) -> None:
         list(web_parts(Path("page.html"), f"<html><body>{piece * count}</body></html>".encode()))
