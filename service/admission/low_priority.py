@@ -44,14 +44,14 @@ class LowPriorityProcess:
             ) from error
         try:
             connection.send((function, arguments))
-            result, error = connection.recv()
+            result, failure = connection.recv()
         except (EOFError, OSError):
             self.end()
             raise ArtefactError(
                 f"the process {self._name!r} ended early: it may need more memory"
             ) from None
-        if error is not None:
-            raise error
+        if failure is not None:
+            raise failure
         return result
 
     def end(self) -> None:
