@@ -94,16 +94,16 @@ def test_parts_of_divided_words_are_not_known_but_parts_of_compounds_are() -> No
 def plain_pdf(
     content: bytes, title: bytes = b"()", differences: bytes = b"", *more: bytes
 ) -> bytes:
-    """A page of this content, with a font F; its objects from 7 on are more."""
+    """A page of this content, with a font F; its objects from 8 on are more."""
     objects = [
         b"<< /Type /Catalog /Pages 2 0 R >>",
         b"<< /Type /Pages /Kids [4 0 R] /Count 1 >>",
         b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding << /BaseEncoding "
         b"/WinAnsiEncoding /Differences [65 " + differences + b"] >> >>",
-        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 5 0 R /Resources "
-        b"<< /Font << /F 3 0 R >> /XObject << /X 7 0 R >> >> >>",
+        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 5 0 R /Resources 7 0 R >>",
         b"<< /Length %d >>\nstream\n%s\nendstream" % (len(content), content),
         b"<< /Title " + title + b" >>",
+        b"<< /Font << /F 3 0 R >> /XObject << /X 8 0 R >> >>",
         *more,
     ]
     body, places = b"%PDF-1.7\n", []
@@ -147,7 +147,8 @@ def test_text_is_read_in_each_way_to_show_it(content: bytes, differences: bytes,
 @pytest.mark.parametrize(
     ("title", "shown"),
     [(b"(\xef\xbb\xbf\xc3\xa9t\xc3\xa9)", "été"), (b"(\\222 \\204 \\240)", "™ — €"),
-     (b"<4142>", "AB"), (b"(a\\(b\\)\\\nc)", "a(b)c"), (b"<feff00e9>", "é"), (b"[(x)]", "a"), (b"6 0 R", "a")],
+     (b"<4142>", "AB"), (b"(a\\(b\\)\\\nc)", "a(b)c"), (b"<feff00e9>", "é"),
+     (b"[(x)]", "a"), (b"6 0 R", "a")],
 )  # fmt: skip
 def test_a_title_has_any_encoding_of_pdf(title: bytes, shown: str) -> None:
     (part,) = pdf_parts(Path("a.pdf"), plain_pdf(FORM, title))
