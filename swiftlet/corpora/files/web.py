@@ -56,7 +56,7 @@ _FORMS = {
     "fieldset": "div", "figcaption": "p", "figure": "div", "hgroup": "div", "legend": "p",
     "search": "div", "textarea": "p",
 }  # fmt: skip
-_DROPPED = ("bdi", "bdo", "data", "label", "output", "rb", "rp", "rt", "ruby", "sub", "sup")
+_DROPPED = ("bdi", "bdo", "data", "label", "output", "rb", "rp", "rt", "ruby", "sub", "sup", "time")
 _DROPPED_IF_BLANK = ("a", "code", "kbd", "samp", "tt")
 _IN_LINES = _WITHIN_LINES | {"p", "li", "td", "th", "dd", "dt"}
 _HEADINGS = re.compile(r"^#{1,6} ", re.MULTILINE)

@@ -66,6 +66,7 @@ def test_what_is_no_front_matter_is_text(content: str, tmp_path: Path) -> None:
         ("title:", "notes"),
         ("title: ~\nslug: x", "notes"),
         ("title: [a, list]", "notes"),
+        ("Title: In capitals\nDate: 2020-01-01", "In capitals"),
         ("{title: In braces, draft: true}", "In braces"),
         ("title: A\n...", "A"),
     ],
@@ -99,6 +100,22 @@ def test_every_end_of_a_line_ends_a_heading(end: str, tmp_path: Path) -> None:
 )  # fmt: skip
 def test_headings_have_their_names(line: str, name: str) -> None:
     assert [heading.name for heading in headings(line)] == [name]
+
+
+# Blocks of HTML in CommonMark, section 4.6, kinds 1 and 2.
+@pytest.mark.parametrize(
+    "block",
+    [
+        "<!-- # inside\n# inside\n-->", "<!--\n\n# inside\n--> # inside", "<!-- a -->",
+        "<pre>\n# inside\n</pre>", "<script>\nx\n===\n</SCRIPT>",
+        "  <style media=a>\n# a\n</style>",
+        "<textarea>\n\n```\n# inside\n</textarea>",
+    ],
+)  # fmt: skip
+def test_comments_and_code_of_html_have_no_headings(block: str) -> None:
+    found = [each.name for each in headings(f"# before\n\n{block}\n# after\n\n    <!--\n# last")]
+    assert found == ["before", "after", "last"]
+    assert [each.name for each in headings("```\n<!--\n```\n# after")] == ["after"]
 
 
 @pytest.mark.parametrize(

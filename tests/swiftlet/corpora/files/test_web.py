@@ -170,6 +170,7 @@ def of_body(body: str) -> tuple[str, str]:
         ("<search><p>a</p></search><p>b <output>4</output> <data value=1>c</data></p>", "a b 4 c"),
         ("<p>short <a name=x></a>text</p><p>b</p>", "short text b"),
         ("<h2><a id=x></a>Head</h2><p>a</p><h2>B</h2><p>b</p>", "## Head a ## B b"),
+        ("<table><tr><td>a<search>b<p><time>5 May</time></p></search></table>", "| a b 5 May |"),
         ("<fieldset>x<code></code>y</fieldset><p>a</p>", "xy a"),
         ("<main><address>a <a href=b>b</a><p>c</p></address></main>", "a b c"),
     ],
