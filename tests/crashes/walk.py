@@ -47,7 +47,7 @@ _SECTOR = 512
 """Bytes that are written completely or not at all."""
 
 _MAPPED = "-shm"
-"""The index of SQLite's log, which is written through a memory map, and made again after a crash."""
+"""The index of SQLite's log is written through a memory map, and made again after a crash."""
 
 HISTORY = (
     build(INDEX, 5),
@@ -262,7 +262,8 @@ def _after_crash(
         is_searched = len(tally.recoveries) % _SEARCHED == 0
         left = found(root, search=is_searched)
         assert left in allowed, _difference(left, allowed)
-        tally.recoveries.append(recover(root, merge=is_searched))
+        if INDEX in left:
+            tally.recoveries.append(recover(root, merge=is_searched))
 
     tally.check(where, check)
 
