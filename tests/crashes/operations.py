@@ -126,7 +126,7 @@ def _merge(place: Place) -> None:
 
 
 def merge_with(texts: Texts) -> Operation:
-    """Merge the changes, while documents are put."""
+    """Put documents, and merge the changes while the same documents are put again."""
     new = [Document(each, text) for each, text in texts.items()]
 
     def run(place: Place) -> None:
@@ -134,6 +134,7 @@ def merge_with(texts: Texts) -> Operation:
             merge_changes(index, artefact, last, encoder, threads=1)
             place.writer.put(new)
 
+        place.writer.put(new)  # else there might be nothing to merge
         place.writer.compact(merge=meanwhile)
 
     return Operation("merge beside a put", run, lambda state: {INDEX: {**state[INDEX], **texts}})
