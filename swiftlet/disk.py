@@ -29,9 +29,9 @@ def write(path: Path, content: bytes | memoryview | str) -> None:
     path.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
-def overwrite(file: IO[Any], content: bytes) -> bool:
-    """Write the beginning of an open file at once; false if only a part of it was written."""
-    return os.pwrite(file.fileno(), content, 0) == len(content)
+def overwrite(file: IO[Any], content: bytes, place: int) -> bool:
+    """Write into an open file, from the byte `place`; false if only a part could be written."""
+    return os.pwrite(file.fileno(), content, place) == len(content)
 
 
 def sync(place: Path | IO[Any]) -> None:

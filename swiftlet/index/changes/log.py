@@ -8,7 +8,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -273,18 +273,16 @@ class ChangesWriter:
 
     def _note(self, last: LastChange) -> None:
         # Not synced: after a power cut, an earlier line is right, too.
+        line, place = last.line(self._content), last.place(self._content)
         try:
-            if self._last and disk.overwrite(self._last, last.line(self._content)):
+            if self._last and disk.overwrite(self._last, line, place):
                 return
             problem = "it takes a part of a line only"
         except OSError as error:
             problem = f"{error.strerror}"
-        path = self._directory / LAST_FILE
-        with suppress(OSError):
-            disk.remove(path)  # half a line would be taken for an altered one
         raise UnfinishedWriteError(
-            f"cannot write {path}: {problem}; the changes are written, but a damage to them might "
-            "not be noticed: write them again"
+            f"cannot write {self._directory / LAST_FILE}: {problem}; the changes are written, but "
+            "a damage to them might not be noticed: write them again"
         )
 
     def _open(self) -> sqlite3.Connection:
@@ -332,7 +330,7 @@ def note_last(connection: sqlite3.Connection, directory: Path, content: str) -> 
     """
     newest = "SELECT change, checksum FROM changes ORDER BY change DESC LIMIT 1"
     last = LastChange(*(connection.execute(newest).fetchone() or (0, b"")))
-    replace_file(directory / LAST_FILE, last.line(content))
+    replace_file(directory / LAST_FILE, 2 * last.line(content))
 
 
 @contextmanager
