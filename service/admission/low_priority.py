@@ -38,10 +38,10 @@ class LowPriorityProcess:
             self.end()
         try:
             connection = self._connection or self._start()
-        except OSError as error:
+        except OSError as refusal:
             raise StorageError(
-                f"the process {self._name!r} cannot be started: {error.strerror}"
-            ) from error
+                f"the process {self._name!r} cannot be started: {refusal.strerror}"
+            ) from refusal
         try:
             connection.send((function, arguments))
             result, error = connection.recv()
