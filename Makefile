@@ -118,9 +118,9 @@ $(VENV)/docs: pyproject.toml constraints.txt | $(VENV)/python
 	@touch $@ $(VENV)/base
 
 # The same, and the packages of training, export, evaluation and the tests. The search page is tested in
-# Chromium, deploy/ with Compose and Prometheus.
+# Chromium, deploy/ with Compose and Prometheus, crash points with a recorder in C.
 $(VENV)/dev: pyproject.toml constraints.txt | $(VENV)/python
-	@sh .ci/system-packages $(PYTHON) chromium docker-compose prometheus
+	@sh .ci/system-packages $(PYTHON) chromium docker-compose prometheus g++
 	$(INSTALL) torch
 	$(INSTALL) --editable '.[dev]'
 	@touch $@ $(VENV)/base $(VENV)/docs

@@ -24,21 +24,23 @@ from tests.crashes import recorder
 TEMPLATE = "tests/crashes/crashes.md.j2"
 
 
-def walks(*, every: int = 1, losses_every: int = 4, histories: int = 3) -> list[Figures]:
+def walks(*, every: int = 1, losses_every: int = 4, histories: int = 5) -> list[Figures]:
     """The parts of the walk: kills and losses of power, also of random histories, then faults.
 
-    :param every: Let calls fail at every so many points only; where the index is open, at others.
+    :param every: Let calls fail at every so many points only.
     :param losses_every: Lose power after every so many changes only.
     """
     plain = {"length": 0, "seed": 0, "losses": 1, "every": losses_every}
     of_seed = {**plain, "length": 25, "every": 2 * losses_every}
     faults = {**plain, "every": 2 * every}
-    half = every // 2
     return [
         plain,
         *({**of_seed, "seed": seed} for seed in range(1, histories + 1)),
-        *({**faults, "first": first, "warm": False} for first in (1, 1 + every)),
-        *({**faults, "first": first, "warm": True} for first in (1 + half, 1 + half + every)),
+        *(
+            {**faults, "first": first, "warm": warm}
+            for first in (1, 1 + every)
+            for warm in (False, True)
+        ),
     ]
 
 
