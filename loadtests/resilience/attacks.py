@@ -20,14 +20,31 @@ PROBES_PER_SECOND = 20.0
 _LIVENESS = Request("liveness", "/health/live", method="GET")
 _LEAD_SECONDS = 2.0
 
+_KEY = "the-key-of-the-attacks"
 _TINY_ARRAYS = b'{"queries":[' + b",".join([b"[]"] * 1_390_000) + b"]}"
 _MANY_HITS = json.dumps({"query": "how is bread made", "top_k": 1000}).encode()
+_FIELDS = b"{" + b",".join(b'"%x":{}' % number for number in range(300_000)) + b"}"
+_FILTER = b'{"filter":{"a":{"any":[' + b",".join([b"1"] * 900_000) + b"]}}}"
+_VALUES = [{"_id": "a", "text": "b", "metadata": {"c": [[[1]]] * 21_000}}]
+_LONG_QUERIES = json.dumps({"queries": ["how is bread made " * 550] * 64}).encode()
+_TEXTS = json.dumps({"input": [f"how is bread {number} made" for number in range(2_048)]}).encode()
+_PARAMETERS = "&".join(f"a{number}=1" for number in range(6_500))
 
 WAYS = {
     "none": (search("how is bread made"), 0),
     "bodies of 4 MB full of tiny arrays": (Request("batch", "/search/batch", _TINY_ARRAYS), 8),
     "searches with top_k 1000": (Request("single", "/search", _MANY_HITS), 8),
     "more searches than fit into the queue": (search("how is bread made"), 400),
+    "bodies of 4 MB without a key": (Request("put", "/documents", _FIELDS, "PUT"), 8),
+    "puts of 300,000 fields": (Request("put", "/documents", _FIELDS, "PUT", key=_KEY), 8),
+    "puts of 63,000 lists": (
+        Request("put", "/documents", json.dumps({"documents": _VALUES}).encode(), "PUT", key=_KEY),
+        8,
+    ),
+    "filters of 900,000 values": (Request("delete", "/documents/delete", _FILTER, key=_KEY), 8),
+    "batches of long queries": (Request("batch", "/search/batch", _LONG_QUERIES), 1),
+    "2,048 texts to embed": (Request("embed", "/v1/embeddings", _TEXTS), 1),
+    "6,500 parameters": (Request("link", f"/search?{_PARAMETERS}", method="GET"), 8),
 }
 """Each attack: its request, and how many clients send it."""
 
@@ -53,7 +70,7 @@ def attack(testbed: Testbed, request: Request, clients: int, *, seconds: float) 
     """What probes and the attack itself notice while `clients` send `request` without a pause."""
     probes = [_LIVENESS, search(testbed.queries[1])]
     moments = np.arange(0, seconds, 1 / PROBES_PER_SECOND) + _LEAD_SECONDS
-    with testbed.serve() as service, ExitStack() as stack:
+    with testbed.serve(write_keys=_KEY) as service, ExitStack() as stack:
         testbed.capacity(service, testbed.requests)
         if clients:
             # Another process, so that the probes do not wait for the interpreter of the attack.

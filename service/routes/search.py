@@ -15,7 +15,7 @@ from starlette.responses import Response
 from service.admission.cost import COST
 from service.live.state import LoadedIndex, Service
 from service.wire.answers import BatchAnswer, SearchAnswer
-from service.wire.body import JsonRoute, json_response
+from service.wire.body import JsonRoute, beside_loop, json_response
 from service.wire.context import SearchTimes
 from service.wire.openapi import problems
 from service.wire.problems import (
@@ -130,7 +130,7 @@ async def _answer_each(service: Service, request: Request, asked: SearchFields) 
             f"documents; at most {limits.max_batch_hits} are answered in one batch: ask for "
             "fewer documents, or in several batches",
         )
-    searches = [asked.request(query) for query in asked.queries]
+    searches = await beside_loop(asked.requests)
     loaded, found = await _find_each(service, request, searches, asked.timeout_ms)
     size_bytes = sum(len(each.hits) for each in found)
     if size_bytes > LARGEST_ANSWER_BYTES:

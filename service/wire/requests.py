@@ -20,6 +20,7 @@ from pydantic_core import from_json
 from service.wire.body import SMALL_BODY_BYTES
 from service.wire.problems import InvalidRequestError
 from service.wire.refusals import shown
+from swiftlet.errors import QueryError
 from swiftlet.index.columns.filters import Filter, parse_filter
 from swiftlet.search.request import OPTIONS, RequestConflictError, SearchRequest
 from swiftlet.text import INVISIBLE, check_query
@@ -206,6 +207,21 @@ class SearchFields(RequestModel):
         except RequestConflictError as error:
             raise InvalidRequestError(error.field, str(error)) from error
 
+    def requests(self) -> list[SearchRequest]:
+        """The searches of a batch.
+
+        :raises InvalidRequestError: When a query cannot be searched, or two fields exclude each
+            other.
+        """
+        found = []
+        for number, query in enumerate(self.queries):
+            try:
+                found.append(self.request(query))
+            except QueryError as error:
+                field = f"queries[{number}]"
+                raise InvalidRequestError(field, f"{field}: {error}") from error
+        return found
+
 
 def search_model(
     name: str, limits: Limits, about: str, *, of_link: bool = False, of_batch: bool = False
@@ -217,12 +233,12 @@ def search_model(
     :param of_batch: Whether it has several queries.
     """
     bounded = RequestFields(limits)
-    query: Any = Annotated[str, bounded.query, Searchable]
+    query: Any = Annotated[str, bounded.query]
     first: dict[str, Any]
-    if of_batch:
+    if of_batch:  # `requests` checks them, since many long ones would hold up the event loop
         first = {"queries": (Annotated[list[query], bounded.queries], ...)}
     else:
-        first = {"q" if of_link else "query": (query, ...)}
+        first = {"q" if of_link else "query": (Annotated[query, Searchable], ...)}
     rerank: Any = create_model(
         "BoundedRerank",
         __base__=RequestModel,
