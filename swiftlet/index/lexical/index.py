@@ -2,7 +2,8 @@
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
@@ -90,7 +91,8 @@ class LexicalIndex(SearchedWords):
                 if names is None or file.name in names:
                     Path(view, file.name).symlink_to(file.absolute())
             try:
-                return cls(tantivy.Index.open(view), analysis_of(language, pieces, version))
+                with _damage():
+                    return cls(tantivy.Index.open(view), analysis_of(language, pieces, version))
             except (ValueError, OSError) as error:
                 raise CorruptIndexError(f"{folder} is no lexical index: {error}") from error
 
@@ -132,7 +134,9 @@ class LexicalIndex(SearchedWords):
         size = self.num_rows + sum(other.num_rows for other in others)
 
         def passages(words: Sequence[str]) -> dict[str, int]:
-            return {word: sum(each.doc_freq(_TEXT, word) for each in searchers) for word in words}
+            with _damage():
+                frequencies = [[each.doc_freq(_TEXT, word) for each in searchers] for word in words]
+            return dict(zip(words, map(sum, frequencies), strict=True))
 
         return counted_words(text, self.analysis, size, passages)
 
@@ -265,16 +269,30 @@ class LexicalQuery(WordQuery):
         return self._highlights(text)
 
     def _found(self, query: Any, most: int) -> tuple[Embeddings, Rows]:
-        # tantivy reserves memory for as many hits as are asked for.
-        hits = self._searcher.search(query, min(most, self._size), count=False).hits
-        scores, addresses = zip(*hits, strict=True) if hits else ((), ())
-        rows = self._searcher.fast_field_values(_ROW, addresses)
-        return np.array(scores, np.float32) / self._weight, np.array(rows, np.int64)
+        with _damage():
+            # tantivy reserves memory for as many hits as are asked for.
+            hits = self._searcher.search(query, min(most, self._size), count=False).hits
+            scores, addresses = zip(*hits, strict=True) if hits else ((), ())
+            rows = np.array(self._searcher.fast_field_values(_ROW, addresses), np.int64)
+        return np.array(scores, np.float32) / self._weight, rows
 
 
 def inverse_frequency(passages_with: int, size: int) -> float:
     """The inverse document frequency of a word in `passages_with` of `size` passages."""
     return log1p((size - passages_with + 0.5) / (passages_with + 0.5))
+
+
+@contextmanager
+def _damage() -> Iterator[None]:
+    """Refuse an altered lexical index: tantivy panics over one, which is no `Exception`."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise CorruptIndexError(
+            f"the lexical index has been altered: {error}; restore the index from a copy"
+        ) from error
 
 
 def _boolean(occur: Any, parts: list[Any]) -> Any:
