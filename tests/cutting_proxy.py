@@ -150,9 +150,14 @@ class CuttingProxy:
     def close(self) -> None:
         """Cut all connections for good."""
         self._refuses = True
-        self._loop.call_soon_threadsafe(self._cut)
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+
+    async def _end(self) -> None:
+        self._cut()
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
 
     def _cut(self) -> None:
         self.has_cut, self._number = True, 0

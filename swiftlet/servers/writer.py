@@ -29,9 +29,9 @@ def told() -> Iterator[Batch]:
         yield batch
     except IndexServerError as error:
         what = (
-            "whether the batch was written is unknown: send it again, which changes nothing twice"
+            "it is not known whether this batch is written: write it again"
             if batch.is_sent
-            else "the batch was not written"
+            else "nothing of this batch is written"
         )
         raise type(error)(f"{error}; {what}") from error
 

@@ -83,7 +83,11 @@ class Collection:
         return client
 
     def call(self, method: str, *, slow: bool = False, **arguments: Any) -> Any:
-        """Call a method of the client on this collection.
+        """Call a method of the client on this collection; errors as `ask`."""
+        return self.ask(method, slow=slow, collection_name=self.address.collection, **arguments)
+
+    def ask(self, method: str, *, slow: bool = False, **arguments: Any) -> Any:
+        """Call a method of the client.
 
         :raises IndexServerTimeoutError: When the deadline of the search passes first.
         :raises IndexServerError: When the server is away, or refuses.
@@ -99,11 +103,7 @@ class Collection:
                 # The client has no bulk inserts, but its connection has.
                 client = client._get_connection()  # noqa: SLF001
                 arguments["context"] = CallContext(self.address.database)
-            return getattr(client, method)(
-                collection_name=self.address.collection,
-                timeout=min(longest, seconds),
-                **arguments,
-            )
+            return getattr(client, method)(timeout=min(longest, seconds), **arguments)
         except _ERRORS as error:
             found = self._error(method, error)
             if isinstance(found, IndexServerAwayError):
@@ -113,13 +113,16 @@ class Collection:
 
     def is_lite(self) -> bool:
         """Whether the server is Milvus Lite."""
-        return str(self.client.get_server_version()).startswith("milvus_lite")
+        return self._version().startswith("milvus_lite")
 
     def is_old(self) -> bool:
         """Whether the server is older than 2.4: without sparse vectors and inverted indexes."""
-        found = re.fullmatch(r"v?(\d+)\.(\d+)\b.*", self.client.get_server_version())
+        found = re.fullmatch(r"v?(\d+)\.(\d+)\b.*", self._version())
         is_new = found is not None and (int(found[1]), int(found[2])) >= (2, 4)
         return not is_new and not self.is_lite()
+
+    def _version(self) -> str:
+        return str(self.ask("get_server_version"))
 
     def exists(self) -> bool:
         """Whether the server has the collection."""

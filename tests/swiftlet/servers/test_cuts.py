@@ -14,6 +14,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+import httpx
 import pytest
 
 import swiftlet
@@ -31,11 +32,21 @@ from swiftlet.servers.pull import pull
 from swiftlet.servers.push import push
 from tests.cutting_proxy import CuttingProxy, Http2Protocol, Moment, PostgresProtocol
 from tests.postgres_server import PostgresServer
-from tests.swiftlet.servers.conftest import LITE, LOOKUP, POSTGRESQL, Server, drop, exists
+from tests.service.conftest import running
+from tests.swiftlet.servers.conftest import (
+    LITE,
+    LOOKUP,
+    POSTGRESQL,
+    WHOLE,
+    Server,
+    drop,
+    exists,
+)
 
 FIGURES = os.environ.get("CRASH_FIGURES")
 """A file for the figures of a walk over all messages; without it, some messages are left out."""
 
+NOT_WRITTEN, NOT_KNOWN = "nothing of this batch is written", "it is not known whether"
 QUERIES = "tea is steeped", "molten rock"
 OLD = [
     {"_id": "tea", "title": "Tea", "text": "Leaves are steeped in hot water. " * 40, "kind": "a"},
@@ -210,9 +221,9 @@ class Stage:
         if "\n" in error or (secret and secret in error):
             yield f"the error is {error!r}"
         if error and command.writes:
-            if ("was not written" in error) == ("is unknown" in error):
+            if (NOT_WRITTEN in error) == (NOT_KNOWN in error):
                 yield f"the error does not say what was written: {error}"
-            if "was not written" in error and now != before:
+            if NOT_WRITTEN in error and now != before:
                 yield f"something was written: {error}"
         if (searcher := command.searcher) is not None:
             found, error = attempt(lambda: (searcher.refresh(), hits(searcher)))
@@ -398,7 +409,7 @@ def stage(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 @pytest.mark.timeout(3600 if FIGURES else 300)
-@pytest.mark.parametrize("server", [LITE, POSTGRESQL], indirect=True, scope="session")
+@pytest.mark.parametrize("server", [LITE, POSTGRESQL, WHOLE], indirect=True, scope="session")
 @pytest.mark.parametrize("kind", COMMANDS, ids=lambda kind: kind.name)
 def test_a_cut_leaves_the_old_or_the_new_and_the_next_try_succeeds(stage, kind, monkeypatch):
     for module, name in ((milvus_target, "_BATCH_ROWS"), (postgres_target, "_BATCH_PASSAGES")):
@@ -411,3 +422,41 @@ def test_a_cut_leaves_the_old_or_the_new_and_the_next_try_succeeds(stage, kind, 
         stage.save(Path(FIGURES))
     assert not stage.problems, "\n".join(stage.problems)
     assert stage.figures[command.name]["cuts"] > _MESSAGES / 2
+
+
+@pytest.mark.parametrize("server", [LITE, POSTGRESQL], indirect=True, scope="session")
+def test_the_service_answers_what_is_written_and_the_next_request_succeeds(stage):
+    key = "a-write-key-of-the-tests"
+    put = Put(stage)
+    # The client of Milvus tries for as long as it may.
+    moments = [*Moment] if stage.server.kind == "postgres" else [Moment.AFTER, Moment.LOST]
+
+    def written() -> Picture:
+        return picture(put.direct)[0]
+
+    def ask() -> httpx.Response:
+        headers, body = {"Authorization": f"Bearer {key}"}, {"documents": CHANGED}
+        return client.put("/documents", json=body, headers=headers, timeout=100)
+
+    put.run()
+    new = written()
+    settings = {"index_token": put.address.token, "write_keys": key}
+    with closing(put), running(put.address, **settings) as service, service.client() as client:
+        for number, moment in zip(range(1, 13), cycle(moments), strict=False):
+            put.reset()
+            old = written()
+            with stage.proxy.cuts(number, moment):
+                answer = ask()
+            stage.settle()
+            detail = answer.json().get("detail", "")
+            assert answer.status_code in (200, 503, 504), answer.text
+            if answer.status_code == 200 or "all is written" in detail:
+                assert written() == new
+            elif NOT_WRITTEN in detail:
+                assert written() == old
+            else:
+                assert NOT_KNOWN in detail
+            assert ask().status_code == 200
+            assert written() == new
+            found = client.post("/search", json={"query": "mate", "top_k": 1}).json()["hits"]
+            assert [hit["document_id"] for hit in found] == ["mate"]
