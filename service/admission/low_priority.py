@@ -5,13 +5,16 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any
 
 from swiftlet.errors import ArtefactError, RetrievalError, StorageError
 
 _PRIORITY = 19
+_ENDED_FIRST = "1000"
 _SIGNAL_OF_PARENTS_DEATH = 1
 
 
@@ -87,6 +90,8 @@ def _answer_calls(connection: Connection, parent: int) -> None:
     if os.getppid() != parent:  # it has ended before that
         return
     os.setpriority(os.PRIO_PROCESS, 0, _PRIORITY)
+    with suppress(OSError):  # where the memory ends, the kernel ends this process and no search
+        Path("/proc/self/oom_score_adj").write_text(_ENDED_FIRST)
     while True:
         try:
             function, arguments = connection.recv()

@@ -32,6 +32,7 @@ _USUAL_KEYS = frozenset({
 })  # fmt: skip
 _HEAD_CHARACTERS = 10_000  # a later heading belongs to a part of the document
 _SHORTEST_SECTION = 200
+_LONGEST_NAME = 1_000
 _BETWEEN = " > "
 
 
@@ -185,7 +186,9 @@ def _sections(text: str, title: str) -> tuple[Section, ...]:
     named, headings_alone, end = bool(title), True, 0
     for heading in headings(text):
         path = [each for each in path if each[0] < heading.level]
-        path += [(heading.level, heading.name if named and heading.name != title else "")]
+        # Each part below a heading has its name.
+        name = heading.name[:_LONGEST_NAME]
+        path += [(heading.level, name if named and heading.name != title else "")]
         named |= bool(heading.name)
         joined = _BETWEEN.join(name for _, name in path if name)
         headings_alone &= not text[end : heading.start].strip()

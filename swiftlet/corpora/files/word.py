@@ -10,6 +10,7 @@ from typing import Any
 from zipfile import ZipFile
 
 from swiftlet.corpora.files.text import Part, as_text, markdown_part
+from swiftlet.corpora.lines import LONGEST_BYTES
 from swiftlet.errors import CollectionError
 
 _HEADING = re.compile(r"heading ([1-9])")
@@ -18,6 +19,7 @@ _SIGNS = {"tab": "\t", "ptab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-
 _NOTES = {"footnoteReference": "footnotes", "endnoteReference": "endnotes"}
 _CODE = re.compile("[0-9A-Fa-f]{1,6}")
 _MOST_LEVELS = 6
+_MOST_STYLES = 100
 _OF_STRICT = b"http://purl.oclc.org/ooxml/"
 
 
@@ -32,6 +34,7 @@ def word_parts(path: Path, content: bytes) -> Iterator[Part | CollectionError]:
     import docx
 
     try:
+        _check_size(content)
         document = docx.Document(io.BytesIO(content))
         blocks = _Reader(document).blocks(document.element.body)
         title = document.core_properties.title.strip()
@@ -50,6 +53,17 @@ def word_parts(path: Path, content: bytes) -> Iterator[Part | CollectionError]:
         if not text:
             raise unread
         yield unread
+
+
+def _check_size(content: bytes) -> None:
+    """Refuse what would fill the memory when it is unpacked.
+
+    :raises ValueError: When it would have more than `LONGEST_BYTES`.
+    """
+    with ZipFile(io.BytesIO(content)) as archive:
+        size = sum(each.file_size for each in archive.infolist())
+    if size > LONGEST_BYTES:
+        raise ValueError(f"unpacked it has {size:,} bytes, more than {LONGEST_BYTES:,}")
 
 
 def _is_strict(content: bytes) -> bool:
@@ -141,7 +155,7 @@ def _heading_levels(styles: Any) -> dict[str, int]:
     by_id = {_value(style, "styleId"): style for style in styles.iterfind("{*}style")}
     levels = dict[str, int]()
     for id_, style in by_id.items():
-        for _ in by_id:  # the styles that it is based on may form a circle
+        for _ in range(_MOST_STYLES):  # those that it is based on may form a circle
             level, parent = _own_level(style), style.find("{*}basedOn")
             style = None if parent is None else by_id.get(_value(parent, "val"))  # noqa: PLW2901
             if level is not None or style is None:

@@ -30,6 +30,9 @@ COLUMN_FILES = ("documents.npy", "document_ends.npy", "keys.npy", "key_ends.npy"
 LONGEST_KEY = 256
 """The bytes of a text in UTF-8 that its key has; the key of a longer text ends with a hash."""
 
+LONGEST_FIELD = 512
+"""The characters of a field's path in its keys; of a longer one, a hash stands for the rest."""
+
 Value = str | float | bool
 """A value of the metadata."""
 
@@ -125,11 +128,11 @@ def keys_of(metadata: Mapping[str, Any], *, composed: bool = True) -> set[bytes]
     :param composed: Give texts Unicode's form NFC. Earlier indexes have them as they were.
     """
     keys = set()
-    remaining = list(metadata.items())
+    remaining = [(_shortened(f"{name}"), value) for name, value in metadata.items()]
     while remaining:
         path, value = remaining.pop()
         if isinstance(value, Mapping):
-            remaining += [(f"{path}.{name}", inner) for name, inner in value.items()]
+            remaining += [(_shortened(f"{path}.{name}"), each) for name, each in value.items()]
         elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
             remaining += [(path, inner) for inner in value]
         elif isinstance(value, bool):
@@ -326,7 +329,28 @@ def _beyond(above: bytes, is_positive: bool) -> int | None:
 
 
 def _field(path: str) -> bytes:
-    return path.encode(errors="replace").replace(b"\0", b"?") + b"\0"
+    return _shortened(path).encode(errors="replace").replace(b"\0", b"?") + b"\0"
+
+
+def _shortened(path: str) -> str:
+    """A path of at most `LONGEST_FIELD` characters: each of a document's values has it in its key.
+
+    It is shortened name by name, so that the path of an inner field follows from the outer one's.
+    """
+    if len(path) <= LONGEST_FIELD:
+        return path
+    found, *names = path.split(".")
+    found = _cut(found)
+    for name in names:
+        found = _cut(f"{found}.{name}")
+    return found
+
+
+def _cut(path: str) -> str:
+    if len(path) <= LONGEST_FIELD:
+        return path
+    rest = sha256(path.encode(errors="replace")).hexdigest()
+    return path[: LONGEST_FIELD - len(rest)] + rest
 
 
 def _float_at_or_below(value: float) -> float:

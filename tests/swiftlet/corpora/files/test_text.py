@@ -250,3 +250,10 @@ def test_the_time_grows_with_the_text(start: str, piece: str, tmp_path: Path) ->
         text_part(tmp_path / "a.md", f"{start}{piece * count}x\n---\n".encode(), print)
 
     assert grows_evenly(read, 20_000)
+
+
+def test_the_parts_below_a_long_heading_have_its_beginning(tmp_path: Path) -> None:
+    text = f"# {'h' * 1_000_000}\n" + f"## a\n{'word ' * 50}\n" * 2_000
+    part = text_part(tmp_path / "a.md", f"---\ntitle: t\n---\n{text}".encode(), print)
+    assert len(part.sections) == 2_001
+    assert part.sections[-1].heading == f"{'h' * 1_000} > a"

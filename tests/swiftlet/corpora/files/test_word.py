@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
-from zipfile import ZipFile
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import docx
 import pytest
@@ -11,6 +11,7 @@ from docx.opc.constants import CONTENT_TYPE, RELATIONSHIP_TYPE
 from docx.opc.packuri import PackURI
 from docx.opc.part import Part
 from docx.oxml import parse_xml
+from docx.oxml.ns import qn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -235,3 +236,28 @@ def test_styles_that_come_from_headings_are_headings(tmp_path: Path) -> None:
 
 def test_the_time_grows_with_the_paragraphs(tmp_path: Path) -> None:
     assert grows_evenly(lambda count: text_of(tmp_path, ONE * count), 2_000)
+
+
+def test_the_time_grows_with_the_styles(tmp_path: Path) -> None:
+    def read(count: int) -> None:
+        document = docx.Document()
+        styles = document.styles.element
+        for number in range(count):
+            style = styles.makeelement(qn("w:style"), {qn("w:styleId"): f"s{number}"})
+            style.append(styles.makeelement(qn("w:basedOn"), {qn("w:val"): f"s{number + 1}"}))
+            styles.append(style)
+        document.add_paragraph("text")
+        document.save(str(tmp_path / "a.docx"))
+        list(read_documents(tmp_path / "a.docx"))
+
+    assert grows_evenly(read, 300)
+
+
+def test_a_file_that_would_fill_the_memory_is_refused(tmp_path: Path) -> None:
+    docx.Document().save(str(tmp_path / "a.docx"))
+    with ZipFile(tmp_path / "a.docx", "a", ZIP_DEFLATED) as archive:
+        for number in range(16):
+            archive.writestr(f"word/media/{number}.bin", bytes(1 << 24))
+    assert (tmp_path / "a.docx").stat().st_size < 1 << 20
+    with pytest.raises(CollectionError, match=r"unpacked it has 269,.* more than 268,435,456$"):
+        list(read_documents(tmp_path / "a.docx"))

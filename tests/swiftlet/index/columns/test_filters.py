@@ -353,3 +353,22 @@ def test_a_field_that_cannot_group_is_refused_by_name(open_searcher):
         searcher.search_groups("w1", group_by="group", group_size=0)
     with pytest.raises(InvalidArgumentError, match="give either offset or group_by"):
         searcher.search_groups("w1", group_by="group", offset=3)
+
+
+@pytest.mark.parametrize(
+    "name", ["f" * 400_000, "." * 40_000, "a.b" * 100_000, "c" * 511], ids="f.ac"
+)
+def test_values_of_fields_with_long_names_take_little_memory(
+    name: str, peak_megabytes: Callable[[Callable[[], object]], float]
+) -> None:
+    inner = {f"{number}": number for number in range(5_000)}
+    made: list[Columns] = []
+    # The names of all values together have two gigabytes.
+    assert peak_megabytes(lambda: made.append(Columns.of([{name: inner, "x": {name: 1}}]))) < 60
+    for path, value in ((f"{name}.7", 7), (f"x.{name}", 1)):
+        tree = parse_filter({path: value})
+        check_fields(tree, made)
+        assert passing(tree, made[0], 1).all()
+        assert not passing(parse_filter({path: value + 1}), made[0], 1).any()
+    with pytest.raises(FilterError, match="the filter names"):
+        check_fields(parse_filter({f"{name}!": 1}), made)
