@@ -119,7 +119,7 @@ class BulkInsert:
                 number = self._place.write(name, schema, batches)
                 files = [self._place.for_server(name)]
                 task = self._collection.call(
-                    "do_bulk_insert", slow=True, partition_name="", files=files
+                    "do_bulk_insert", slow=True, once=True, partition_name="", files=files
                 )
             done += number
             waiting.append((name, task, number))

@@ -45,6 +45,13 @@ _REFUSING = ("auth check failure", "unauthenticated", "permission deny", "privil
 _NO_DATABASE = re.compile(r"database[: ]?\S{0,255} (does )?not (found|exist)")
 
 
+class _Once(float):
+    """A timeout of one call; to the client, which asks whether it may call again, it is over."""
+
+    def __le__(self, _: float) -> bool:
+        return True
+
+
 class Collection:
     """A collection by its address. Thread-safe; it connects again after the server was away.
 
@@ -82,13 +89,15 @@ class Collection:
             logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
         return client
 
-    def call(self, method: str, *, slow: bool = False, **arguments: Any) -> Any:
-        """Call a method of the client on this collection; errors as `ask`."""
-        return self.ask(method, slow=slow, collection_name=self.address.collection, **arguments)
+    def call(self, method: str, **arguments: Any) -> Any:
+        """Call a method of the client on this collection; as `ask`."""
+        return self.ask(method, collection_name=self.address.collection, **arguments)
 
-    def ask(self, method: str, *, slow: bool = False, **arguments: Any) -> Any:
+    def ask(self, method: str, *, slow: bool = False, once: bool = False, **arguments: Any) -> Any:
         """Call a method of the client.
 
+        :param slow: Wait longer for the answer.
+        :param once: Do not ask again if no answer comes: the server may have done it already.
         :raises IndexServerTimeoutError: When the deadline of the search passes first.
         :raises IndexServerError: When the server is away, or refuses.
         :raises InvalidArgumentError: When there is no such collection, or the token is refused.
@@ -96,14 +105,14 @@ class Collection:
         seconds = seconds_left()
         if seconds <= 0:
             raise IndexServerTimeoutError("the deadline passed before the index was searched")
-        longest = SLOW_SECONDS if slow else LONGEST_SECONDS
+        longest = min(SLOW_SECONDS if slow else LONGEST_SECONDS, seconds)
         try:
             client = self.client
             if not hasattr(client, method):
                 # The client has no bulk inserts, but its connection has.
                 client = client._get_connection()  # noqa: SLF001
                 arguments["context"] = CallContext(self.address.database)
-            return getattr(client, method)(timeout=min(longest, seconds), **arguments)
+            return getattr(client, method)(timeout=_Once(longest) if once else longest, **arguments)
         except _ERRORS as error:
             found = self._error(method, error)
             if isinstance(found, IndexServerAwayError):

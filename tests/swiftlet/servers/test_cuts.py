@@ -27,6 +27,7 @@ from swiftlet.index.updates.writer import Preparation, Writer
 from swiftlet.search.searcher import Searcher
 from swiftlet.servers.milvus import collection as milvus_collection
 from swiftlet.servers.milvus import target as milvus_target
+from swiftlet.servers.milvus.collection import Collection
 from swiftlet.servers.postgres import target as postgres_target
 from swiftlet.servers.pull import pull
 from swiftlet.servers.push import push
@@ -151,11 +152,13 @@ class Stage:
         found[kind] = {**found.get(kind, {}), **self.figures}
         file.write_text(json.dumps(found, indent=1) + "\n")
 
-    def settle(self) -> None:
+    def settle(self, address: Address) -> None:
         """Wait until the server has ended what it does for connections that were cut."""
         if isinstance(self.server, PostgresServer):
             while self.server.ask(_BUSY) != [(0,)]:
                 time.sleep(0.01)
+        else:
+            attempt(lambda: Collection(address).rows([0], ["document_id"], exactly=True))
 
     def walk(self, command: "Command") -> None:
         """Run a command again and again, and cut the connections at one message after the other."""
@@ -184,7 +187,7 @@ class Stage:
             found, error = attempt(command.run)
         if not self.proxy.has_cut:
             return False
-        self.settle()
+        self.settle(command.direct)
         now = picture(command.direct)
         problems = [*self.judged(command, (before, now, after), (found, expected), error)]
         began = perf_counter()
@@ -447,7 +450,7 @@ def test_the_service_answers_what_is_written_and_the_next_request_succeeds(stage
             old = written()
             with stage.proxy.cuts(number, moment):
                 answer = ask()
-            stage.settle()
+            stage.settle(put.direct)
             detail = answer.json().get("detail", "")
             assert answer.status_code in (200, 503, 504), answer.text
             if answer.status_code == 200 or "all is written" in detail:
