@@ -6,6 +6,7 @@
 # make check  the tests that are dear: pages, servers, environments, load; CI runs them too
 # make docs   build the documentation as a site in build/site
 # make soak   the tests that take minutes; CI runs them after both
+# make crash HOURS=1  walk all points at which a crash or a fault may strike, then random histories
 # make explore   property tests with new random examples
 PYTHON ?= python3
 VENV := .venv
@@ -27,11 +28,16 @@ BASE_IMAGE ?= python:3.11-slim-bookworm
 NETWORK ?=
 DOCKER_BUILD ?=
 
+# For `make crash`: CRASH takes options of `python -m tests.crashes`, such as --seed 7.
+HOURS ?= 1
+CRASH ?=
+
 # For `make release`: VERSION, and options of deploy/release.py, such as --no-image.
 VERSION ?=
 RELEASE ?=
 
-.PHONY: image test-image sbom dist release demo docs test check loadtest lint format tests soak explore constraints clean
+.PHONY: image test-image sbom dist release demo docs test check loadtest lint format tests soak crash explore \
+	constraints clean
 
 demo: $(VENV)/base
 	@$(BIN)/swiftlet demo --directory .demo --port $(PORT)
@@ -56,6 +62,9 @@ check: $(VENV)/dev
 
 soak: $(VENV)/dev
 	$(BIN)/python -m pytest -n 2 -m soak
+
+crash: $(VENV)/dev
+	$(BIN)/python -m tests.crashes --hours $(HOURS) $(CRASH)
 
 explore: $(VENV)/dev
 	$(BIN)/python -m pytest -n 2 -p no:tests.lanes -m 'not soak' --hypothesis-profile explore \
@@ -109,9 +118,9 @@ $(VENV)/docs: pyproject.toml constraints.txt | $(VENV)/python
 	@touch $@ $(VENV)/base
 
 # The same, and the packages of training, export, evaluation and the tests. The search page is tested in
-# Chromium, deploy/ with Compose and Prometheus.
+# Chromium, deploy/ with Compose and Prometheus, crash points with a recorder in C.
 $(VENV)/dev: pyproject.toml constraints.txt | $(VENV)/python
-	@sh .ci/system-packages $(PYTHON) chromium docker-compose prometheus
+	@sh .ci/system-packages $(PYTHON) chromium docker-compose prometheus g++
 	$(INSTALL) torch
 	$(INSTALL) --editable '.[dev]'
 	@touch $@ $(VENV)/base $(VENV)/docs

@@ -70,7 +70,13 @@ def measure_encoding(
     threads = available_processors()
     torch.set_num_threads(threads)
     encoder = OnnxEncoder.load(DEFAULT_ENCODER)
-    texts = passage_texts(collection, encoder, count)
+    splitter = PassageSplitter(encoder.tokenizer, max_tokens=128, overlap_tokens=16)
+    passages = (
+        encoder_text(document.title, passage.text)
+        for document in read_documents(collection)
+        for passage in splitter.split(document)
+    )
+    texts = [*islice(passages, count)]
     works: dict[str, Callable[[], Any]] = {SWIFTLET: lambda: encode_texts(encoder, texts, threads)}
     for name, peer in named_peers(folder, threads=threads).items():
         peer.model.max_seq_length = encoder.max_tokens
@@ -85,15 +91,6 @@ def measure_encoding(
     for values in (*speeds.values(), *cpu.values()):
         del values[0]  # the first round is warm-up
     return speeds, cpu
-
-
-def passage_texts(collection: Path, encoder: OnnxEncoder, count: int) -> list[str]:
-    splitter = PassageSplitter(encoder.tokenizer, max_tokens=128, overlap_tokens=16)
-    documents = read_documents(collection)
-    texts = (
-        encoder_text(d.title, passage.text) for d in documents for passage in splitter.split(d)
-    )
-    return [*islice(texts, count)]
 
 
 if __name__ == "__main__":

@@ -77,7 +77,8 @@ def figures_of(options: Namespace, target: str, system: str, seed: int) -> Figur
             if method == "soft targets of a cross-encoder":
                 run = name_of((SETTINGS["reranker_of"].get(target, target), seed))
                 soft["ranking_teacher"] = f"{options.work.with_name('reranking') / run}/reranker"
-            settings: dict[str, Any] = {"progress": Stages(), "seed": seed, "settings": soft}
+            settings: dict[str, Any] = {"progress": Stages(), "seed": seed}
+            settings["settings"] = SETTINGS["distillation"] | soft
             encoder = Adaptation(encoder, DEFAULT_ENCODER, export_encoder, **settings).train(
                 index, texts, folder
             )

@@ -6,23 +6,23 @@ On one core, the look-up encoder takes half an hour, and two layers take some ho
 """
 
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from experiments.indexes import LEARNT, collections, folder_of, index_of, values_of
 from export.encoder_directory import export_encoder
-from measuring.experiment import Experiment, Found, Run, Stages
+from measuring.experiment import Experiment, Found, Run, Stages, settings_beside
 from measuring.results import Figures, means
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
 from training.adaptation.adaptation import Adaptation
 
 STUDENTS = {"look-up": LOOKUP_QUERY_ENCODER, "two layers": DEFAULT_QUERY_ENCODER}
 ENCODERS = {"big": DEFAULT_ENCODER, "two": DEFAULT_QUERY_ENCODER}
-# Collections that a student's settings were chosen with; the goals are not judged on them.
-CHOSE: dict[str, Sequence[str]] = {"look-up": (), "two layers": ("scifact", "stackfaq")}
+SETTINGS, CHOSE = (settings_beside(__file__)[name] for name in ("settings", "chose"))
 MODES = ("dense", "hybrid")
 TIMED = {"teacher": "The teacher's embeddings", "training": "Stage 1: distillation"}
 NEW = ("scifact", "covid-qa", "wikiqa", "stackfaq", "lisa")
@@ -49,9 +49,8 @@ def figures_of(options: Namespace, student: str, name: str) -> Figures:
     for seed in range(options.seeds):
         with TemporaryDirectory() as working:
             stages = Stages()
-            adaptation = Adaptation(
-                STUDENTS[student], DEFAULT_ENCODER, export_encoder, progress=stages, seed=seed
-            )
+            given: dict[str, Any] = {"progress": stages, "seed": seed, "settings": SETTINGS}
+            adaptation = Adaptation(STUDENTS[student], DEFAULT_ENCODER, export_encoder, **given)
             adapted, held_out = adaptation.adapt(index, Path(working))
             seconds = {a: end - begin for (a, begin), (_, end) in pairwise(stages.began)}
             row = {"seconds": {name: seconds[stage] for name, stage in TIMED.items()}}

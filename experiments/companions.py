@@ -11,7 +11,8 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from experiments.pairs import Pair, run_of, shortened, write_qrels
+from experiments.data import write_qrels
+from experiments.pairs import Pair, run_of, shortened
 from export.latency import measure_latencies
 from export.quality import Collection
 from measuring.experiment import Experiment, Found, Run, laid_over, name_of, settings_beside
@@ -22,7 +23,6 @@ from swiftlet.encoders.encoder import OnnxEncoder, Precision
 from swiftlet.evaluation.exact import exact_run
 from swiftlet.evaluation.experiment import JudgedSet
 from swiftlet.evaluation.metrics import evaluate_per_query
-from swiftlet.types import Query
 from training.data.judged_split import split_by_documents
 from training.recipes.settings import parse_recipe
 
@@ -50,13 +50,11 @@ def runs(options: Namespace) -> list[list[Run]]:
 def parts(data: Path) -> tuple[Collection, Collection]:
     """The collection with the queries to learn from, and with those of the test."""
     whole = Collection.read(data / TARGET, "all")
-
-    def part(queries: list[Query]) -> Collection:
-        qrels = {query.query_id: whole.qrels[query.query_id] for query in queries}
-        return replace(whole, queries=queries, qrels=qrels)
-
-    learnt, test = split_by_documents(JudgedSet(whole.queries, whole.qrels, ""))
-    return part(learnt), part(test)
+    learnt, test = (
+        replace(whole, queries=some, qrels={q.query_id: whole.qrels[q.query_id] for q in some})
+        for some in split_by_documents(JudgedSet(whole.queries, whole.qrels, ""))
+    )
+    return learnt, test
 
 
 def figures_of(options: Namespace, name: str, seed: int) -> Figures:

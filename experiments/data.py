@@ -21,6 +21,7 @@ from experiments.sources import FORMATS, Built
 from measuring.command_line import Parser, existing
 from measuring.experiment import settings_beside
 from swiftlet.errors import RetrievalError
+from swiftlet.types import Qrels
 
 SOURCES: dict[str, dict[str, Any]] = settings_beside(__file__)
 
@@ -82,10 +83,14 @@ def write_built(built: Built, folder: Path) -> None:
         elsewhere = {document for name, found in built.qrels.items() if name not in {split, "all"}
                      for grades in found.values() for document in grades}  # fmt: skip
         alone = {query: grades for query, grades in qrels.items() if not elsewhere & grades.keys()}
-        from experiments.pairs import write_qrels  # it loads torch
-
         write_qrels(qrels, folder / "qrels" / f"{split}.tsv")
         write_qrels(alone, folder / "qrels" / f"{split}_disjoint.tsv")
+
+
+def write_qrels(qrels: Qrels, path: Path) -> None:
+    """Write judgements as a file with a head."""
+    rows = [f"{q}\t{d}\t{grade}" for q, grades in qrels.items() for d, grade in grades.items()]
+    path.write_text("\n".join(["query-id\tcorpus-id\tscore", *rows, ""]), "utf-8")
 
 
 def different(name: str, place: Path) -> list[str]:

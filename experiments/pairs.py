@@ -18,7 +18,7 @@ from swiftlet.encoders.encoder import TOKENIZER_FILE, OnnxEncoder, Precision
 from swiftlet.encoders.encoding import encode_texts
 from swiftlet.evaluation.exact import rank
 from swiftlet.index.documents.passages import encoder_text
-from swiftlet.types import Embeddings, Qrels, Run
+from swiftlet.types import Embeddings, Run
 from training.distillation.distill import distill
 from training.distillation.settings import Distillation
 from training.model.towers import Tower, TowerSettings
@@ -68,26 +68,17 @@ class Pair:
                 export_encoder(run / tower, Path(working, tower), precisions=[precision])
             return cls(*(OnnxEncoder.load(Path(working, tower)) for tower in found))
 
-    def embedded(self, collection: Collection) -> "Embedded":
-        """Encode all queries and documents, cut after the most tokens that the encoder reads."""
+    def run(self, collection: Collection) -> tuple[Run, Embeddings, Embeddings]:
+        """The 100 best documents of each query, and the embeddings of queries and documents.
+
+        Texts are cut after the most tokens that the encoder reads; the search is exact.
+        """
         texts = [encoder_text(each.title, each.text) for each in collection.documents]
         queries = encode_texts(self.query_encoder, [q.text for q in collection.queries], 1)
-        return Embedded(collection, queries, encode_texts(self.document_encoder, texts, 1))
-
-
-@dataclass(frozen=True)
-class Embedded:
-    """A collection with the embeddings of its queries and documents."""
-
-    collection: Collection
-    queries: Embeddings
-    documents: Embeddings
-
-    def run(self) -> Run:
-        """The 100 best documents of each query, by exact search."""
-        queries = [query.query_id for query in self.collection.queries]
-        documents = [document.document_id for document in self.collection.documents]
-        return rank(queries, self.queries, documents, self.documents, 100)
+        documents = encode_texts(self.document_encoder, texts, 1)
+        ids = [query.query_id for query in collection.queries]
+        found = rank(ids, queries, [d.document_id for d in collection.documents], documents, 100)
+        return found, queries, documents
 
 
 def shortened(encoder: Path, tokens: int, precision: Precision) -> OnnxEncoder:
@@ -128,9 +119,3 @@ def mixed(queries: Embeddings, documents: Embeddings, neighbours: int) -> float:
     np.fill_diagonal(scores, -np.inf)
     nearest = np.argpartition(-scores, neighbours, axis=1)[:, :neighbours]
     return float((of_queries[nearest] != of_queries[:, np.newaxis]).mean())
-
-
-def write_qrels(qrels: Qrels, path: Path) -> None:
-    """Write judgements as a file with a head."""
-    rows = [f"{q}\t{d}\t{grade}" for q, grades in qrels.items() for d, grade in grades.items()]
-    path.write_text("\n".join(["query-id\tcorpus-id\tscore", *rows, ""]), "utf-8")

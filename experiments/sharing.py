@@ -6,7 +6,6 @@ Takes about an hour on 2 cores, one for each of two runs at a time.
 """
 
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from statistics import fmean
@@ -64,10 +63,11 @@ def figures_of(options: Namespace, variant: str, seed: int, state: str = "") -> 
     pair = Pair.trained(variant, recipe)
     figures: Figures = {"seconds": process_time() - began, "values": {}}
     for name in (SQUAD,) if state else (SQUAD, *ZERO_SHOT):
-        embedded = pair.embedded(collections(options.data)[name]())
-        figures["values"][name] = evaluate(embedded.run(), embedded.collection.qrels, METRICS)
+        collection = collections(options.data)[name]()
+        found, *embeddings = pair.run(collection)
+        figures["values"][name] = evaluate(found, collection.qrels, METRICS)
         if name == SQUAD:
-            queries, documents = drawn(embedded.queries), drawn(embedded.documents)
+            queries, documents = map(drawn, embeddings)
             run = (variant, seed, state) if state else (variant, seed)
             np.savez(options.work / f"{name_of(run)}.npz", queries=queries, documents=documents)
             figures["mixed"] = mixed(queries, documents, _NEIGHBOURS)
@@ -83,7 +83,15 @@ def drawn(embeddings: Embeddings) -> Embeddings:
 def collected(options: Namespace, found: Found) -> Figures:
     def means(*names: str) -> Figures:
         variant, *state = names
-        return _means([found[variant, seed, *state] for seed in range(options.seeds)])
+        runs = [found[variant, seed, *state] for seed in range(options.seeds)]
+        return {
+            "seconds": fmean(each["seconds"] for each in runs),
+            "mixed": over_seeds([each["mixed"] for each in runs]),
+            "values": {
+                name: {m: over_seeds([each["values"][name][m] for each in runs]) for m in METRICS}
+                for name in runs[0]["values"]
+            },
+        }
 
     return {
         "plot": "sharing.png",
@@ -93,17 +101,6 @@ def collected(options: Namespace, found: Found) -> Figures:
         },
         "seeds": options.seeds,
         **{name: SETTINGS[name] for name in ("settings", "paper", "in_domain", "zero_shot")},
-    }
-
-
-def _means(runs: Sequence[Figures]) -> Figures:
-    def of_values(name: str) -> Mapping[str, Any]:
-        return {m: over_seeds([each["values"][name][m] for each in runs]) for m in METRICS}
-
-    return {
-        "seconds": fmean(each["seconds"] for each in runs),
-        "mixed": over_seeds([each["mixed"] for each in runs]),
-        "values": {name: of_values(name) for name in runs[0]["values"]},
     }
 
 

@@ -13,11 +13,7 @@ DEMO_QUERIES = Path(__file__).with_name("demo-queries.txt")
 PERCENTS = (20.0, 50.0, 80.0, 95.0, 150.0)
 _SEVERAL = (
     ("--index", "NAME=DIR", "index to serve; without it and --service the demo's"),
-    (
-        "--encoder",
-        "ENCODER",
-        "query encoder; each index is served with each; default: that of `serve`",
-    ),
+    ("--encoder", "ENCODER", "query encoder; each index is served with each; default: its own"),
     ("--setting", "NAME=VALUE", "setting of `swiftlet serve`, such as SWIFTLET_THREADS=1"),
     ("--service", "NAME=COMMAND", "another service; {port} in the command becomes a free port"),
 )

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 import psutil
@@ -34,20 +34,6 @@ _FEWEST_USERS = 10
 _GRACE_SECONDS = 60.0
 
 
-class LocustFigures(NamedTuple):
-    """Locust's report on all searches together: requests a second, latencies in milliseconds.
-
-    `core_share` is the share of a core that Locust used, its start included. p99 is NaN if there
-    are too few requests.
-    """
-
-    rate: float
-    p50: float
-    p99: float
-    failures: int
-    core_share: float
-
-
 @dataclass(slots=True)
 class Measurement:
     """The figures of one system.
@@ -62,7 +48,7 @@ class Measurement:
     artefacts: Sequence[str]
     rates: dict[float, Figures] = field(default_factory=dict)
     saturation_around: dict[float, tuple[float, float]] = field(default_factory=dict)
-    locust: dict[float, LocustFigures] = field(default_factory=dict)
+    locust: dict[float, dict[str, Any]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -156,8 +142,11 @@ def _report(text: str) -> None:
     print(f"loadtests: {text}", file=sys.stderr, flush=True)
 
 
-def run_locust(address: str, plan: Plan, *, ready_path: str, rate: float) -> LocustFigures:
-    """Run Locust with `rate` requests a second on the generator's cores.
+def run_locust(address: str, plan: Plan, *, ready_path: str, rate: float) -> dict[str, Any]:
+    """Run Locust with `rate` requests a second on the generator's cores: a row of the report.
+
+    Latencies are in milliseconds; p99 is NaN if there are too few requests. The share of a core is
+    with Locust's start.
 
     :raises LoadTestError: When it fails to start, or does not end.
     """
@@ -193,8 +182,13 @@ def run_locust(address: str, plan: Plan, *, ready_path: str, rate: float) -> Loc
     latencies = np.repeat(times[:, 0], times[:, 1].astype(int))
     enough = len(latencies) >= fewest_requests(99.0)
     p50, p99 = np.percentile(latencies, [50, 99]) if enough else (np.median(latencies), math.nan)
-    failures = sum(entry["num_failures"] for entry in entries)
-    return LocustFigures(len(latencies) / plan.seconds, float(p50), float(p99), failures, share)
+    return {
+        "answered a second": len(latencies) / plan.seconds,
+        "p50": float(p50),
+        "p99": float(p99),
+        "failed": sum(entry["num_failures"] for entry in entries),
+        "Locust's core": f"{share:.0%}",
+    }
 
 
 def _cpu_of_ended_children() -> float:

@@ -176,18 +176,9 @@ def _stage_rows(measurement: Measurement) -> list[Row]:
 def _locust_rows(measurement: Measurement) -> list[Row]:
     rows = []
     for percent, found in measurement.locust.items():
-        ours = [measurement.rates[percent].latency(p) for p in (_MIDDLE, 99.0)]
-        row = {
-            "% of saturation": f"{percent:g}",
-            "answered a second": found.rate,
-            "p50": found.p50,
-            "p99": found.p99,
-            "open loop / Locust, p50": ours[0] / found.p50,
-            "open loop / Locust, p99": ours[1] / found.p99,
-            "failed": found.failures,
-            "Locust's core": f"{found.core_share:.0%}",
-        }
-        rows.append(row)
+        ours = {f"p{p:g}": measurement.rates[percent].latency(p) for p in (_MIDDLE, 99.0)}
+        ratios = {f"open loop / Locust, {p}": own / found[p] for p, own in ours.items()}
+        rows.append({"% of saturation": f"{percent:g}", **found, **ratios})
     return rows
 
 

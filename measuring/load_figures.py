@@ -67,11 +67,6 @@ class Figures:
         return in_time / self.load.seconds
 
     @property
-    def sent_rate(self) -> float:
-        """Requests a second that were sent within the time."""
-        return sum(each.sent <= self.end for each in self.measured) / self.load.seconds
-
-    @property
     def rejected_share(self) -> float:
         """The share of requests that were rejected: 429, 503 and 504."""
         return sum(self.statuses[status] for status in REJECTIONS) / max(1, len(self.measured))

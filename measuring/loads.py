@@ -52,7 +52,7 @@ class Load:
     resets: int = 0
 
 
-def poisson_arrivals(rate: float, seconds: float, *, seed: int) -> NDArray[np.float64]:
+def poisson_arrivals(rate: float, seconds: float, *, seed: int = 5) -> NDArray[np.float64]:
     """Moments of a Poisson process of `rate` a second within `seconds`, ascending from 0, (n,)."""
     chance = np.random.default_rng(seed)
     # Six standard deviations more than expected, so that the last moment is beyond the end.

@@ -186,8 +186,8 @@ def _bounds(bounds: Sequence[Figures]) -> str:
     return table(rows, ["", "measured", "bound", ""])
 
 
-def _statuses(counts: Mapping[str, int]) -> str:
-    rows = [["no answer" if status == "0" else status, counts[status]] for status in sorted(counts)]
+def _statuses(counts: Mapping[Any, int]) -> str:
+    rows = [["no answer" if f"{each}" == "0" else each, counts[each]] for each in sorted(counts)]
     return table(rows, ["status", "requests"])
 
 

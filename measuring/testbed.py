@@ -13,7 +13,6 @@ from pathlib import Path
 from threading import Event
 from typing import Any, TypeVar
 
-import numpy as np
 import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -32,7 +31,6 @@ _TIMEOUT_SECONDS = 60
 _POLL_SECONDS = 0.02
 CLIENTS = 16
 """Clients of a full load."""
-_ARRIVAL_SEED = 5
 DEMO_FOLDER = Path(".demo")
 _LONGEST_BUILD_SECONDS = 600.0
 PAGE, TITLE = RESULTS / "service.json", "The service"
@@ -93,7 +91,7 @@ class Testbed:
         requests: Sequence[Request] = (),
     ) -> tuple[Figures, Result]:  # fmt: skip
         """Searches at `rate` until `work` has ended, and its result; its event asks it to end."""
-        stop, minute = Event(), arrivals(rate, 60)
+        stop, minute = Event(), poisson_arrivals(rate, 60)
         moments = (60 * number + moment for number in count() for moment in minute)
         with ThreadPoolExecutor(1) as pool:
             working = pool.submit(work, stop)
@@ -128,16 +126,6 @@ def num_passages(index: Path) -> int:
 def one_by_one(address: str, requests: Sequence[Request]) -> Load:
     """Each request once, over one connection."""
     return closed_loop(address, iter(requests), clients=1)
-
-
-def arrivals(rate: float, seconds: float) -> np.ndarray:
-    """Moments of a Poisson process, the same ones each time."""
-    return poisson_arrivals(rate, seconds, seed=_ARRIVAL_SEED)
-
-
-def statuses(figures: Figures) -> dict[str, int]:
-    """The number of requests by status, for a page."""
-    return {str(status): count for status, count in figures.statuses.items()}
 
 
 def each_second(

@@ -36,7 +36,7 @@ OTHER_VARIABLES = frozenset({"SWIFTLET_DATA"})
 
 _PORT = f"{PREFIX}PORT"
 _LINK = re.compile(
-    rf"{PREFIX}(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_PROTO|_PORT|_ADDR)?)"
+    rf"{PREFIX}(\w{{1,63}}_)?(SERVICE_HOST|SERVICE_PORT(_\w{{1,63}})?|PORT_\d{{1,5}}_(TCP|UDP|SCTP)(_PROTO|_PORT|_ADDR)?)"
 )
 _LINKED = re.compile("(tcp|udp|sctp)://")
 

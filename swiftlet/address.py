@@ -30,7 +30,6 @@ NAME_CHARACTERS = "characters of A-Z, a-z, 0-9 and _, the first of which is no d
 
 _PLACE = r"://(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9.-]+)(?:\+[A-Za-z]+)?:/")
-_SECRET = re.compile("//.*@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +113,8 @@ def parse_address(text: str) -> Address:
     if found is None or int(found["port"]) > 65_535:
         hint = ""
         if "@" in text:
-            text = _SECRET.sub("//…@", text)
+            place, slashes, rest = text.partition("//")
+            text = f"{place}{slashes}{'…@' * ('@' in rest)}{rest.rpartition('@')[2]}"
             hint = f"; set {TOKEN_VARIABLE} to what stands before @"
         raise InvalidArgumentError(
             f"the address is {shown(text)}, but {expected or _expected()}{hint}"

@@ -29,9 +29,9 @@ def write(path: Path, content: bytes | memoryview | str) -> None:
     path.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
-def overwrite(file: IO[Any], content: bytes) -> bool:
-    """Write the beginning of an open file at once; false if only a part of it was written."""
-    return os.pwrite(file.fileno(), content, 0) == len(content)
+def overwrite(file: IO[Any], content: bytes, place: int) -> bool:
+    """Write into an open file, from the byte `place`; false if only a part could be written."""
+    return os.pwrite(file.fileno(), content, place) == len(content)
 
 
 def sync(place: Path | IO[Any]) -> None:
@@ -93,13 +93,23 @@ def remove_directory(path: Path) -> None:
 
 
 def make_directory(path: Path, *, parents: bool = False, exist_ok: bool = False) -> None:
-    """Make a directory, as `Path.mkdir`."""
-    path.mkdir(parents=parents, exist_ok=exist_ok)
+    """Make a directory, as `Path.mkdir`; with `parents`, the new names are synced."""
+    if not parents:
+        path.mkdir(exist_ok=exist_ok)
+    elif not (exist_ok and path.is_dir()):
+        make_directory(path.parent, parents=True, exist_ok=True)
+        path.mkdir(exist_ok=exist_ok)
+        sync(path.parent)
 
 
 def copy_tree(path: Path, target: Path) -> None:
     """Copy a directory to a new one."""
     shutil.copytree(path, target)
+
+
+def copy(path: Path, target: Path) -> None:
+    """Copy a file to a new one."""
+    shutil.copyfile(path, target)
 
 
 def open_lock(path: Path) -> int:

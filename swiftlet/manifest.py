@@ -4,7 +4,8 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,13 +14,15 @@ from typing import Any
 from blake3 import blake3
 
 from swiftlet import disk
+from swiftlet.details import NEEDED_FILES, check_fields
 from swiftlet.errors import (
     ArtefactError,
     CorruptArtefactError,
     EmbeddingSpaceMismatch,
     ManifestError,
+    shown,
 )
-from swiftlet.publication import storage_errors
+from swiftlet.publication import storage_errors, sync_name
 
 FORMAT_VERSION = 3
 """The format that this Swiftlet writes, and the newest that it reads."""
@@ -33,6 +36,8 @@ _OF_MODELS = ("config.json", "modules.json")
 
 _HASHES: Mapping[str, Any] = {"blake3": blake3, "sha256": hashlib.sha256}
 _BLOCK_BYTES = 1 << 20
+_MOST_BYTES = 1 << 24
+_MOST_LEVELS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +57,21 @@ class FileEntry:
 
         :raises OSError: When it cannot be read.
         """
-        found, block = _HASHES[algorithm](), memoryview(bytearray(_BLOCK_BYTES))
+        *_, whole = cls.of_beginnings(path, algorithm)
+        return whole
+
+    @classmethod
+    def of_beginnings(cls, path: Path, algorithm: str) -> Iterator["FileEntry"]:
+        """Read the file and hash it, with a pause after each megabyte; the last one is whole.
+
+        :raises OSError: When it cannot be read.
+        """
+        found, block, count = _HASHES[algorithm](), memoryview(bytearray(_BLOCK_BYTES)), 1
         with path.open("rb", buffering=0) as file:
-            while count := file.readinto(block):
+            while count:
+                count = file.readinto(block)
                 found.update(block[:count])
-            return cls(algorithm, found.hexdigest(), file.tell())
+                yield cls(algorithm, found.hexdigest(), file.tell())
 
     @classmethod
     def parse(cls, fields: Mapping[str, Any]) -> "FileEntry":
@@ -64,10 +79,11 @@ class FileEntry:
 
         :raises ValueError: When it is none.
         """
+        size_bytes = fields.get("size_bytes")
         for algorithm in _HASHES:
-            if fields.keys() == {algorithm, "size_bytes"}:
-                return cls(algorithm, fields[algorithm], fields["size_bytes"])
-        raise ValueError(f"{fields} is not the hash and the size of a file")
+            if fields.keys() == {algorithm, "size_bytes"} and type(size_bytes) is int:
+                return cls(algorithm, fields[algorithm], size_bytes)
+        raise ValueError(f"{shown(fields)} is not the hash and the size of a file")
 
     def fields(self) -> dict[str, Any]:
         """The entry as the manifest has it."""
@@ -94,6 +110,16 @@ class Manifest:
     format_version: int = FORMAT_VERSION
     details: Mapping[str, Any] = field(default_factory=dict)
 
+    @classmethod
+    def parse(cls, fields: Mapping[str, Any]) -> "Manifest":
+        """The manifest with these fields, as a file or a server has them.
+
+        :raises ValueError: When they are not those of a manifest of its kind.
+        """
+        check_fields(fields)
+        files = {name: FileEntry.parse(entry) for name, entry in fields["files"].items()}
+        return cls(**{**fields, "files": files})
+
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the whole artefact: it includes the hash of every file."""
@@ -119,6 +145,17 @@ class Manifest:
         """A hash of the files alone; `change_details` keeps it."""
         return _checksum(self._file_fields())
 
+    def check_listed(self, directory: Path, *names: str) -> None:
+        """Refuse to read files that are not verified, because the manifest does not list them.
+
+        :raises ManifestError: When one is not listed; names it.
+        """
+        if unlisted := [name for name in names if name not in self.files]:
+            raise ManifestError(
+                f"{directory / FILE_NAME} does not list {unlisted[0]}, so that it cannot be "
+                "verified: restore it from a copy, or make the artefact again"
+            )
+
     def fields(self) -> dict[str, Any]:
         """What the file has, without its checksum."""
         return {**asdict(self), "files": self._file_fields()}
@@ -142,6 +179,7 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
     It is on the disk when this returns. In a published directory, hold its `writer_lock`.
 
     :raises StorageError: When the file system refuses.
+    :raises UnfinishedWriteError: When it refuses only to sync the new name.
     """
     written = directory / f".{FILE_NAME}.partial"
     with storage_errors(directory):
@@ -149,7 +187,7 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
             file.write(_serialise(manifest.fields()))
             disk.sync(file)
         disk.rename(written, directory / FILE_NAME)
-        disk.sync(directory)
+        sync_name(directory / FILE_NAME)
 
 
 def change_details(directory: Path, changes: Mapping[str, Any]) -> None:
@@ -180,7 +218,13 @@ def read_manifest(directory: Path, kind: str | None = None) -> Manifest:
             way_out = f"; swiftlet index CORPUS --out {directory} makes an index"
         raise ManifestError(f"{directory} is not a directory{way_out}")
     try:
-        _check_is_file(path.stat(), ManifestError(f"{path} is no regular file"))
+        status = path.stat()
+        _check_is_file(status, ManifestError(f"{path} is no regular file"))
+        if status.st_size > _MOST_BYTES:
+            raise ManifestError(
+                f"{path} has {status.st_size:,} bytes, but a manifest has at most {_MOST_BYTES:,}: "
+                "it is damaged"
+            )
         content = path.read_bytes()
     except FileNotFoundError:
         way_out = ""
@@ -211,6 +255,11 @@ def verify_files(directory: Path, manifest: Manifest) -> None:
 
     :raises CorruptArtefactError: When a file is missing, unreadable or different; names it.
     """
+    deque(verification(directory, manifest), maxlen=0)
+
+
+def verification(directory: Path, manifest: Manifest) -> Iterator[None]:
+    """`verify_files`, with a pause after each megabyte."""
     way_out = f"restore {directory} from a copy, or make it again"
     for name, expected in manifest.files.items():
         path = directory / name
@@ -223,7 +272,8 @@ def verify_files(directory: Path, manifest: Manifest) -> None:
                     f"{path} has {size_bytes} bytes, but its manifest lists "
                     f"{expected.size_bytes}: {way_out}"
                 )
-            found = FileEntry.of(path, expected.algorithm)
+            for found in FileEntry.of_beginnings(path, expected.algorithm):  # noqa: B007
+                yield
         except FileNotFoundError:
             raise CorruptArtefactError(f"{path} is missing: {way_out}") from None
         except OSError as error:
@@ -237,10 +287,11 @@ def verify_files(directory: Path, manifest: Manifest) -> None:
 def load_manifest(directory: Path, kind: str) -> Manifest:
     """Read the manifest of `directory` and verify every file it lists.
 
-    :raises ManifestError: As `read_manifest`.
+    :raises ManifestError: As `read_manifest`, or when it does not list what this kind has.
     :raises CorruptArtefactError: As `verify_files`.
     """
     manifest = read_manifest(directory, kind)
+    manifest.check_listed(directory, *NEEDED_FILES.get(kind, ()))
     verify_files(directory, manifest)
     return manifest
 
@@ -292,34 +343,46 @@ def _serialise(fields: Mapping[str, Any]) -> bytes:
 
 def _parse(path: Path, content: bytes) -> Manifest:
     try:
-        fields = json.loads(content)
+        fields = json.loads(content, parse_constant=_refuse_constant)
+        json.dumps(fields, ensure_ascii=False).encode()  # refused with half of a character
     except (ValueError, RecursionError) as error:
         raise ManifestError(f"{path} is not valid JSON: {error}") from error
-    if not isinstance(fields, dict) or not isinstance(fields.get("format_version"), int):
+    version = fields.get("format_version") if isinstance(fields, dict) else None
+    if type(version) is not int:
         raise ManifestError(f"{path} has no format_version")
     # Before the checksum: a newer format may compute it in another way.
-    if fields["format_version"] > FORMAT_VERSION:
+    if version > FORMAT_VERSION:
         raise ManifestError(
-            f"{path} has format_version {fields['format_version']}, but this Swiftlet reads up to "
+            f"{path} has format_version {shown(version)}, but this Swiftlet reads up to "
             f"{FORMAT_VERSION}: upgrade Swiftlet"
         )
+    # Each level is indented, and a text has no line ends.
+    if b"\n" + b"  " * _MOST_LEVELS in content:
+        raise ManifestError(f"{path} is nested over {_MOST_LEVELS} levels deep: it is no manifest")
     fields.pop("checksum", None)
     # Compared byte for byte, so that any altered byte is found, even white space.
-    if _serialise(fields) != content:
+    try:
+        is_same = _serialise(fields) == content
+    except RecursionError:  # only another program nests without indenting
+        is_same = False
+    if not is_same:
         raise ManifestError(f"{path} has been altered: its checksum does not match its content")
     try:
-        files = {name: FileEntry.parse(entry) for name, entry in fields.pop("files").items()}
-        manifest = Manifest(files=files, **fields)
-    except (TypeError, KeyError, ValueError, AttributeError) as error:
+        manifest = Manifest.parse(fields)
+    except ValueError as error:
         raise ManifestError(f"{path} does not have the fields of a manifest: {error}") from error
     if manifest.metric != METRIC or manifest.normalised is not True:
         raise ManifestError(
             f"{path} has metric {manifest.metric!r}, normalised {manifest.normalised!r}, but only "
             f"{METRIC!r} of normalised embeddings can be searched"
         )
-    if elsewhere := [name for name in files if not _is_within(name)]:
+    if elsewhere := [name for name in manifest.files if not _is_within(name)]:
         raise ManifestError(f"{path} lists {elsewhere[0]!r}, which is no file of its directory")
     return manifest
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is no number of JSON")
 
 
 def _is_within(name: str) -> bool:

@@ -9,6 +9,7 @@ import fcntl
 import io
 import json
 import os
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,6 +23,7 @@ from swiftlet.errors import (
     InvalidArgumentError,
     ReadOnlyStorageError,
     StorageError,
+    UnfinishedWriteError,
 )
 
 _LOCK_FILE = "lock"
@@ -39,6 +41,7 @@ def check_target(target: Path, *, overwrite: bool, kind: str | None = None) -> N
     :param kind: The kind of the artefact that is to be written; None stands for any.
     :raises InvalidArgumentError: When `target` exists and is not to be overwritten, is a file, or
         is a directory that holds anything but an artefact, of this kind.
+    :raises StorageError: When it cannot be read.
     """
     if not target.exists():
         return
@@ -54,7 +57,8 @@ def check_target(target: Path, *, overwrite: bool, kind: str | None = None) -> N
         raise InvalidArgumentError(
             f"{target} is not overwritten: it has no manifest.json, so it is no artefact"
         )
-    earlier = _kind(target)
+    with storage_errors(target):
+        earlier = _kind(target)
     if kind is not None and earlier not in {None, kind}:
         raise InvalidArgumentError(
             f"{target} is not overwritten: it is an artefact of the kind {earlier!r}, and not "
@@ -120,6 +124,7 @@ def publish(artefact: Path, target: Path) -> None:
     removes it.
 
     :raises StorageError: When the file system refuses.
+    :raises UnfinishedWriteError: As `sync_name`.
     """
     with storage_errors(target):
         flush(artefact)
@@ -127,7 +132,7 @@ def publish(artefact: Path, target: Path) -> None:
             disk.exchange(artefact, target)
         else:
             disk.rename(artefact, target)
-        disk.sync(target.parent)
+        sync_name(target)
 
 
 def flush(directory: Path) -> None:
@@ -139,6 +144,20 @@ def flush(directory: Path) -> None:
         if entry.is_file() or entry.is_dir():
             disk.sync(entry)
     disk.sync(directory)
+
+
+def sync_name(path: Path) -> None:
+    """Write the name of a finished file or directory to the disk.
+
+    :raises UnfinishedWriteError: When the file system refuses.
+    """
+    try:
+        disk.sync(path.parent)
+    except OSError as error:
+        raise UnfinishedWriteError(
+            f"{path} is written, but a loss of power may undo it, since its folder cannot be "
+            f"synced ({error.strerror}): write it again"
+        ) from error
 
 
 @contextmanager
@@ -185,7 +204,7 @@ def discard(directory: Path) -> None:
 
 @contextmanager
 def storage_errors(place: Path) -> Iterator[None]:
-    """Turn an `OSError` into a `StorageError` that names the place."""
+    """Turn an `OSError`, or an error of SQLite, into a `StorageError` that names the place."""
     try:
         yield
     except OSError as error:
@@ -193,6 +212,8 @@ def storage_errors(place: Path) -> Iterator[None]:
             raise
         kind = ReadOnlyStorageError if error.errno in _NOT_PERMITTED else StorageError
         raise kind(f"cannot write {place}: {os.strerror(error.errno)}") from error
+    except sqlite3.DatabaseError as error:
+        raise StorageError(f"cannot write {place}: {error}") from error
 
 
 def replace_file(path: Path, content: bytes | bytearray) -> None:
@@ -201,6 +222,7 @@ def replace_file(path: Path, content: bytes | bytearray) -> None:
     It is on the disk when this returns.
 
     :raises StorageError: When the file system refuses.
+    :raises UnfinishedWriteError: As `sync_name`.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     with storage_errors(path):
@@ -209,7 +231,7 @@ def replace_file(path: Path, content: bytes | bytearray) -> None:
                 file.write(content)
                 disk.sync(file)
             disk.rename(partial, path)
-            disk.sync(path.parent)
+            sync_name(path)
         finally:
             disk.remove(partial, missing_ok=True)
 

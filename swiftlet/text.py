@@ -2,6 +2,9 @@
 
 import re
 import unicodedata
+from functools import cache
+from itertools import chain, starmap
+from typing import Literal
 
 from swiftlet.errors import QueryError, shown
 
@@ -11,6 +14,13 @@ _SPACES = {
     if chr(code).isspace() or unicodedata.category(chr(code)) == "Cc"
 }
 _SURROGATE = re.compile("[\ud800-\udfff]")
+# Where marks are: to look at all characters would take longer than the rest of a search.
+_MARKS_IN = ((0x300, 0x2100), (0x2C00, 0x3100), (0xA600, 0xAC00), (0xFB00, 0xFF00),
+             (0x10100, 0x12000), (0x13400, 0x13500), (0x16A00, 0x17000), (0x1BC00, 0x1BD00),
+             (0x1CF00, 0x1EA00))  # fmt: skip
+# As many as Unicode's stream-safe text format has after a letter.
+_MOST_MARKS = 30
+_PERHAPS_MARKS = re.compile(f"[^\x00-\x7f]{{{_MOST_MARKS + 1},}}")
 
 INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
@@ -18,6 +28,39 @@ INVISIBLE = re.compile(
     "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 """A character that is shown as nothing: Unicode's Default_Ignorable_Code_Point."""
+
+
+@cache
+def marks() -> str:
+    """All characters of Unicode's category M: accents, vowels and points of the letter before."""
+    places = map(chr, chain.from_iterable(starmap(range, _MARKS_IN)))
+    return "".join(place for place in places if unicodedata.category(place)[0] == "M")
+
+
+def one_of(characters: str) -> str:
+    """A regular expression for one of the characters."""
+    # `re` is fast with the first plane alone.
+    first, others = (
+        "".join(each for each in characters if (each < "\U00010000") is is_first)
+        for is_first in (True, False)
+    )
+    return f"(?:[{first}]|(?=[\U00010000-\U0010ffff])[{others}])"
+
+
+@cache
+def _too_many_marks() -> re.Pattern[str]:
+    mark = one_of(marks())
+    return re.compile(f"({mark}{{{_MOST_MARKS}}}){mark}++")
+
+
+def in_form(form: Literal["NFC", "NFD"], text: str) -> str:
+    """A text in a form of Unicode, without marks after the first 30 of a letter.
+
+    Python orders the marks of a letter in a time that grows with the square of their number.
+    """
+    if not text.isascii() and _PERHAPS_MARKS.search(text):
+        text = _too_many_marks().sub(r"\1", text)
+    return unicodedata.normalize(form, text)
 
 
 class CheckedQuery(str):

@@ -21,6 +21,6 @@ def least_seconds(call: Callable[[], object], rounds: int = 3) -> float:
 
 
 def grows_evenly(run: Callable[[int], object], count: int) -> bool:
-    """Whether twice the `count` takes at most four times as long."""
-    single, double = (least_seconds(lambda n=n: run(n)) for n in (count, 2 * count))
-    return double < 4 * single + 0.1
+    """Whether four times the `count` takes at most eight times as long: the square takes 16."""
+    single, fourfold = (least_seconds(lambda n=n: run(n)) for n in (count, 4 * count))
+    return fourfold < 8 * single + 0.02

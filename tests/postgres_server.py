@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from pwd import getpwnam
+from typing import Any
 
 import psutil
 
@@ -78,13 +79,18 @@ class PostgresServer:
 
     def execute(self, statement: str, *, database: str = DATABASE) -> None:
         """Execute a statement as the owner of the server."""
+        self.ask(statement, database=database)
+
+    def ask(self, statement: str, *, database: str = DATABASE) -> list[tuple[Any, ...]]:
+        """The rows of a statement of the owner of the server, if it has any."""
         import psycopg
 
         with psycopg.connect(
             host="127.0.0.1", port=self.port, user=_OWNER, password=_PASSWORD, dbname=database,
             autocommit=True,
         ) as connection:  # fmt: skip
-            connection.execute(statement.encode())
+            cursor = connection.execute(statement.encode())
+            return cursor.fetchall() if cursor.description else []
 
     def kill(self) -> None:
         """End it and its child processes at once."""

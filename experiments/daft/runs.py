@@ -81,10 +81,11 @@ def directory(options: Namespace, run: Run) -> Path:
 def record_of(options: Namespace, name: str, seed: int) -> Figures:
     """Train a run and test its encoders; a collapse is an outcome, too."""
     folder = directory(options, (name, seed))
+    recipe = read_recipe(BASE, overrides(options, name, seed))
     with suppress(CollapsedError):
-        run_of(read_recipe(BASE, overrides(options, name, seed)), folder / "run")
+        run_of(recipe, folder / "run")
     log = read_training_log(folder / "run" / LOG_FILE)
-    tests, mixtures = tested(options, folder, states_of(name))
+    tests, mixtures = tested(options, recipe, folder, states_of(name))
     record = {
         "settings": identity(name),
         "collapse": verdict(log),

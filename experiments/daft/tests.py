@@ -1,6 +1,5 @@
 """What the encoders of DAFT's runs find, in each state of a run, and what other systems find."""
 
-import json
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -23,12 +22,11 @@ from training.inputs import make_dual_encoder
 from training.loop.checkpoints import CHECKPOINT, STAGES, read_checkpoint
 from training.loop.devices import make_accelerator
 from training.loop.embedding_cache import EmbeddingCache
-from training.loop.run import RECIPE_FILE
 from training.model.dual_encoder import DualEncoder
 from training.model.loading import truncating_tokenizer
 from training.model.towers import Tower, TowerSettings
 from training.model.trained import TOWERS
-from training.recipes.settings import Recipe, parse_recipe
+from training.recipes.settings import Recipe
 from training.train import output_key
 
 TESTS = [("squad-dev-v1.1", "test"), ("boolq", "test_disjoint"), ("scifact", "test")]
@@ -61,14 +59,13 @@ class Bench:
         self.encoder_of = partial(BatchEncoder, accelerator=accelerator, micro_batch_size=32)
 
 
-def tested(options: Namespace, folder: Path, states: Sequence[str]) -> tuple[Figures, Figures]:
+def tested(
+    options: Namespace, recipe: Recipe, folder: Path, states: Sequence[str]
+) -> tuple[Figures, Figures]:
     """The quality of a run's encoders in some states, and how mixed the embeddings are in all.
 
     The embeddings are kept in the folder of the run.
     """
-    recipe = parse_recipe(
-        json.loads((folder / "run" / RECIPE_FILE).read_text("utf-8")), f"{folder}"
-    )
     bench, found, mixtures = Bench(options, recipe), Figures(), Figures()
     embeddings: dict[str, Any] = {}
     for state, encoder in _states(folder / "run", bench):

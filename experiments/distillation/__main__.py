@@ -11,14 +11,7 @@ from pathlib import Path
 from statistics import fmean
 
 from experiments.distillation import texts
-from experiments.distillation.students import (
-    NUM_QUERIES,
-    STUDENTS,
-    TEACHER,
-    figures_of,
-    long_run,
-    prepare,
-)
+from experiments.distillation.students import STUDENTS, TEACHER, figures_of, long_run, prepare
 from experiments.pairs import query_latencies
 from measuring.experiment import Experiment, Found, Run
 from measuring.plots import QualityPoint, plot_quality
@@ -61,7 +54,7 @@ def collected(options: Namespace, found: Found) -> Figures:
         change = max((after[test] - before[test] for test in before), key=abs)
         int8.append({"name": f"{name} int8", "ndcg_change": change, **found[name,]["cosines"]})
     of_teacher = {"ndcg": means(found[TEACHER,]["fp32"]), "ms": ms[TEACHER]}
-    rows = {"students": students, "int8": int8, "num_int8_queries": NUM_QUERIES}
+    rows = {"students": students, "int8": int8, "num_int8_queries": texts.NUM_COMPARED}
     return {"teacher": of_teacher, **rows}
 
 

@@ -25,7 +25,7 @@ from training.distillation.texts import TextSource, hold_out, read_query_texts
 from training.model.towers import TowerSettings
 
 TABLES = settings_beside(__file__)
-METRIC, TEACHER, NUM_QUERIES = "nDCG@10", "teacher", 1000
+METRIC, TEACHER = "nDCG@10", "teacher"
 STUDENTS: dict[str, float] = TABLES["finals"]["wanted"]
 """Each student, and the share of the teacher's nDCG@10 that it has to keep."""
 
@@ -99,8 +99,8 @@ def judged(options: Namespace, encoder: Encoder) -> dict[str, dict[str, float]]:
 def cosines(settings: Mapping[str, Any], fp32: OnnxEncoder, int8: OnnxEncoder) -> Figures:
     """Cosines of int8 with fp32 on queries that were held out."""
     sources = [TextSource.of(Path(p).name, read_query_texts(Path(p))) for p in settings["queries"]]
-    mixture = hold_out(sources, len(sources), 2 * NUM_QUERIES)
-    queries = mixture.texts(mixture.held_out)[:NUM_QUERIES]
+    mixture = hold_out(sources, len(sources), 2 * texts.NUM_COMPARED)
+    queries = mixture.texts(mixture.held_out)[: texts.NUM_COMPARED]
     found = (fp32.encode(queries) * int8.encode(queries)).sum(axis=1)
     percentiles = np.percentile(found, [50, 1, 0]).tolist()
     names = ("median", "percentile_1", "smallest")

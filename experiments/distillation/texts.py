@@ -19,7 +19,7 @@ TESTS: list[tuple[str, str]] = [(name, split) for name, split in SETTINGS["tests
 WEB_QUERIES, WORDNET = "web-queries", "wordnet"
 WORDNET_FOLDER = Path("/usr/share/wordnet")
 PARTS_OF_SPEECH = ("noun", "verb", "adj", "adv")
-NUM_DEVELOPMENT = 400
+NUM_DEVELOPMENT, NUM_COMPARED = 400, 1000
 _MARKER = re.compile(r"\(\w+\)$")
 """The syntactic marker of an adjective, as in galore(ip)."""
 

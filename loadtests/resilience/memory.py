@@ -11,7 +11,7 @@ from typing import Any
 from measuring.http_client import OK, search
 from measuring.processes import Service, call
 from measuring.results import at_most, bound, growth, megabytes, none_of, spread
-from measuring.testbed import Testbed, each_second, one_by_one, statuses
+from measuring.testbed import Testbed, each_second, one_by_one
 
 MOST_SECONDS = 2.0
 MOST_BYTES = 250e6
@@ -68,7 +68,7 @@ def memory(testbed: Testbed, minutes: float) -> dict[str, Any]:
         "share": SHARE,
         "longest": LONGEST,
         "capacity": capacity,
-        "statuses": statuses(figures),
+        "statuses": figures.statuses,
         "seconds": {f"p{p}": figures.latency(p) / 1000 for p in (50, 99)},
         "warm_seconds": warm_seconds,
         "probes": len(probes),

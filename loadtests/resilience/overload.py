@@ -9,10 +9,10 @@ from typing import Any
 
 from measuring.http_client import OK, REJECTIONS, Request
 from measuring.load_figures import Figures, percentile
-from measuring.loads import open_loop
+from measuring.loads import open_loop, poisson_arrivals
 from measuring.processes import READY_PATH, call
 from measuring.results import at_most, bound, milliseconds, only
-from measuring.testbed import Testbed, arrivals, one_by_one, statuses
+from measuring.testbed import Testbed, one_by_one
 
 DEADLINE_SECONDS = 5.0
 RECOVERY_SECONDS = 2.0
@@ -32,18 +32,18 @@ def overload(testbed: Testbed, seconds: float) -> dict[str, Any]:
     pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
     with testbed.serve(timeout_ms=deadline) as service, pool:
         capacity = testbed.capacity(service, requests)
-        usual = _median_seconds(service.address, requests)
+        rate, usual = testbed.times * capacity, _median_seconds(service.address, requests)
         start_at = time.monotonic() + _LEAD_SECONDS
         loading = pool.submit(
-            open_loop, service.address, requests, arrivals(testbed.times * capacity, seconds),
-            seconds=seconds, connections=CONNECTIONS, start_at=start_at,
+            open_loop, service.address, requests, poisson_arrivals(rate, seconds), seconds=seconds,
+            connections=CONNECTIONS, start_at=start_at,
         )  # fmt: skip
         end = start_at + seconds
         recovery = _recovered_at(service.address, requests[:PROBES], usual, end) - end
         load = loading.result()
-    figures = Figures(load, offered=testbed.times * capacity)
+    figures = Figures(load, offered=rate)
     accepted, refused = (figures.of_status(status) / 1000 for status in (OK, 429))
-    offered, sent = len(figures.measured), round(figures.sent_rate * seconds)
+    offered, sent = len(figures.measured), sum(e.sent <= figures.end for e in figures.measured)
     p99 = percentile(accepted, 99)
     return {
         "seconds": seconds,
@@ -54,7 +54,7 @@ def overload(testbed: Testbed, seconds: float) -> dict[str, Any]:
         "sent_times": sent / seconds / capacity,
         "answered": len(accepted),
         "refused": len(refused),
-        "statuses": statuses(figures),
+        "statuses": figures.statuses,
         "accepted_seconds": {f"p{p}": percentile(accepted, p) for p in (50, 99)},
         "refused_seconds": {f"p{p}": percentile(refused, p) for p in (50, 99) if len(refused)},
         "generator_share": figures.generator_share,

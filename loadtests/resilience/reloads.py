@@ -18,7 +18,7 @@ from measuring.command_line import LoadTestError
 from measuring.http_client import OK
 from measuring.processes import READY_PATH, Service, call
 from measuring.results import bound, growth, none_of
-from measuring.testbed import Testbed, by_outcome, statuses, wait_until
+from measuring.testbed import Testbed, by_outcome, wait_until
 from swiftlet.manifest import FILE_NAME, read_manifest, write_manifest
 
 SHARE = 0.25
@@ -96,7 +96,7 @@ def reloads(testbed: Testbed, times: int) -> dict[str, Any]:
             [kind, f"`{outcome}`", kinds[kind, outcome, True], kinds[kind, outcome, False]]
             for kind, outcome in dict.fromkeys(each[:2] for each in done)
         ],
-        "statuses": statuses(figures),
+        "statuses": figures.statuses,
         "failed": failed,
         "seconds": {f"p{p}": figures.latency(p) / 1000 for p in (50, 99, 100)},
         "usual_seconds": {f"p{p}": usual.latency(p) / 1000 for p in (50, 99)},

@@ -92,7 +92,7 @@ def summary(found: Sequence[Stop]) -> dict[str, Any]:
         "times": len(found),
         "clients": CLIENTS,
         "closed_every": CLOSED_EVERY,
-        "statuses": {str(status): number for status, number in statuses.items()},
+        "statuses": statuses,
         "lost": lost,
         "seconds": spread([stop.seconds for stop in found]),
         "bounds": [

@@ -5,13 +5,16 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any
 
-from swiftlet.errors import ArtefactError, RetrievalError
+from swiftlet.errors import ArtefactError, RetrievalError, StorageError
 
 _PRIORITY = 19
+_ENDED_FIRST = "1000"
 _SIGNAL_OF_PARENTS_DEATH = 1
 
 
@@ -32,20 +35,26 @@ class LowPriorityProcess:
         """The result of a function of a module.
 
         :raises RetrievalError: The function's own, or when the process has ended early.
+        :raises StorageError: When the system does not let it start.
         """
         if self._process is not None and not self._process.is_alive():
             self.end()
-        connection = self._connection or self._start()
+        try:
+            connection = self._connection or self._start()
+        except OSError as refusal:
+            raise StorageError(
+                f"the process {self._name!r} cannot be started: {refusal.strerror}"
+            ) from refusal
         try:
             connection.send((function, arguments))
-            result, error = connection.recv()
+            result, failure = connection.recv()
         except (EOFError, OSError):
             self.end()
             raise ArtefactError(
                 f"the process {self._name!r} ended early: it may need more memory"
             ) from None
-        if error is not None:
-            raise error
+        if failure is not None:
+            raise failure
         return result
 
     def end(self) -> None:
@@ -81,6 +90,8 @@ def _answer_calls(connection: Connection, parent: int) -> None:
     if os.getppid() != parent:  # it has ended before that
         return
     os.setpriority(os.PRIO_PROCESS, 0, _PRIORITY)
+    with suppress(OSError):  # where the memory ends, the kernel ends this process and no search
+        Path("/proc/self/oom_score_adj").write_text(_ENDED_FIRST)
     while True:
         try:
             function, arguments = connection.recv()

@@ -21,7 +21,6 @@ from swiftlet.address import Address
 from swiftlet.corpora.rows import documents_of_rows
 from swiftlet.errors import (
     ArtefactError,
-    IndexServerError,
     ReadOnlyStorageError,
     RetrievalError,
     StorageError,
@@ -35,6 +34,7 @@ from swiftlet.index.updates.merge import merge_changes
 from swiftlet.index.updates.writer import Changed, Preparation, Writer
 from swiftlet.manifest import Manifest
 from swiftlet.search.searcher import Searcher
+from swiftlet.servers.writer import told
 from swiftlet.types import Document
 
 _SECONDS_BETWEEN_LOOKS = 0.25
@@ -154,7 +154,8 @@ class Writing:
         def run(writer: Writer) -> Changed:
             ids = [*document_ids]
             if filter_ is not None:
-                ids += self._refreshed(self._state.loaded).ids_to_delete(filter_)
+                with told():
+                    ids += self._refreshed(self._state.loaded).ids_to_delete(filter_)
             changed = writer.delete(ids)
             if changed.unknown and not missing_ok:
                 raise UnknownDocumentError(changed.unknown[0])
@@ -217,12 +218,7 @@ class Writing:
             ) from error
 
     def _write(self, kind: str, use: Callable[[Writer], Changed]) -> Changed:
-        try:
-            changed = self._use(use)
-        except IndexServerError as error:
-            raise type(error)(
-                f"{error}; it is not known whether all was written: send it again"
-            ) from error
+        changed = self._use(use)
         self._documents.labels(kind).inc(changed.num_documents)
         writer = self._writer
         if (
@@ -256,7 +252,8 @@ class Writing:
             with self._merge_is_due:
                 earlier, self._writer = self._writer, None
                 earlier.close()
-        self._writer = write(target, encoder=self._document_encoder, threads=self._threads)
+        with told():
+            self._writer = write(target, encoder=self._document_encoder, threads=self._threads)
         return self._writer
 
     def _changes_bytes(self) -> int:

@@ -11,7 +11,7 @@ from typer.exceptions import TyperException
 import swiftlet
 from swiftlet.cli.demo import demo
 from swiftlet.cli.evaluate import evaluate
-from swiftlet.cli.indexes.changes import add, compact, delete
+from swiftlet.cli.indexes.changes import add, compact, delete, repair
 from swiftlet.cli.indexes.copies import export_vectors, pull, push, snapshot
 from swiftlet.cli.indexes.index import index
 from swiftlet.cli.indexes.tune import tune
@@ -130,6 +130,7 @@ _EXAMPLES: dict[Callable[..., None], str] = {
     add: "swiftlet add index more.jsonl",
     delete: "swiftlet delete index 'notes/old.md'",
     compact: "swiftlet compact index",
+    repair: "swiftlet repair index",
     snapshot: "swiftlet snapshot index --out index.tar",
     export_vectors: "swiftlet export-vectors index --out vectors.parquet",
     push: "swiftlet push index --to SCHEME://HOST:PORT/NAME",

@@ -4,12 +4,14 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from enum import Enum
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from swiftlet.corpora.archives import ZIP, unzipped
+from swiftlet.corpora.encodings import encoding_of
 from swiftlet.corpora.fields import ID_FIELDS, Fields
 from swiftlet.corpora.files.folder import (
     FILE_SUFFIXES,
@@ -32,6 +34,7 @@ from swiftlet.corpora.irds import (
 )
 from swiftlet.corpora.lines import (
     COMPRESSED_SUFFIXES,
+    LineError,
     SkippedLines,
     open_bytes,
     parse_lines,
@@ -281,7 +284,12 @@ def _recognise(path: Path, entity: Entity, fields: Fields | None = None) -> tupl
 def _has_head(path: Path) -> bool:
     """Whether the first line of tab-separated columns names an id and a text."""
     with read_errors(path), open_bytes(path) as file:
-        names = file.readline(_LONGEST_HEAD).decode("utf-8-sig", "replace").rstrip().split("\t")
+        head, encoding = file.readline(_LONGEST_HEAD), "utf-8"
+    with suppress(LineError):  # then its lines are bad
+        encoding = encoding_of(head, complete=False)
+    names = [
+        name.strip("\"' \r\n\ufeff\ufffd") for name in head.decode(encoding, "replace").split("\t")
+    ]
     return "text" in names and not set(names).isdisjoint(ID_FIELDS)
 
 

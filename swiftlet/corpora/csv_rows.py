@@ -248,6 +248,7 @@ def _head(file: Path, head: Cells | LineError) -> Cells:
         raise CollectionError(file, "there is no head with the names of the columns")
     if any(map(has_lone_surrogate, head)):
         raise CollectionError(file, "the head is not valid UTF-8: save the file as UTF-8")
+    head = [name.strip() for name in head]
     check_columns(file, head)
     return head
 

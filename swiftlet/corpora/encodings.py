@@ -22,6 +22,14 @@ _GOOD_SHARE = 0.9
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _BEYOND_ASCII = re.compile("[^\x00-\x7f]+")
 _RUN = 3
+_WORD_OF_BYTES = re.compile(rb"[A-Za-z\x80-\xff]*[\x80-\xff][A-Za-z\x80-\xff]*")
+_HEBREW = re.compile("[\u05b0-\u05ea]")
+# Five letters have one form at the end of a word, and another one before. No word begins with a
+# point.
+_NOT_HEBREW = re.compile(
+    "[ךםןףץ](?=[א-ת])|[כמנפצ](?![\u05b0-\u05ea])|(?<![\u05b0-\u05ea])[\u05b0-\u05c2]"
+)
+_MOST_ERRORS = 0.02
 _PUNCTUATION = frozenset("、。・「」『』！？（），：；“”„‘’‚–—…•€£¥§©®™°·«»´¡¿±µ×ªº¹²³¼½¾\xa0\xad")  # noqa: RUF001
 _WITHIN_WORD = re.compile("[^\\W\\d_][¡-©«-´¶-¹»-¿ˆ‰†‡‹›][^\\W\\d_]")  # noqa: RUF001
 # Those that charset-normalizer chooses among; of all that it knows, it chooses rare ones.
@@ -88,13 +96,29 @@ def _utf_16(sample: bytes) -> str:
 def _recognised(sample: bytes) -> str:
     if western := _western(sample):
         return western
+    if _is_hebrew(sample):
+        return "cp1255"
     import charset_normalizer
 
     among = _OF_BYTES + (_OF_PAIRS if len(sample) >= _LEAST_OF_PAIRS else [])
-    found = charset_normalizer.from_bytes(sample, cp_isolation=among).best()
-    if found is None or not _is_plausible(f"{found}"):
-        raise LineError("neither UTF-8 nor in another encoding that can be recognised")
-    return found.encoding
+    words = b" ".join(_WORD_OF_BYTES.findall(sample))
+    # In a table with much ASCII between its words, the package finds the words alone.
+    for part, codecs_ in ((sample, among), (words, _OF_BYTES)):
+        found = charset_normalizer.from_bytes(part, cp_isolation=codecs_).best()
+        if found is not None and _is_plausible(f"{found}"):
+            return found.encoding
+    raise LineError("neither UTF-8 nor in another encoding that can be recognised")
+
+
+def _is_hebrew(sample: bytes) -> bool:
+    """Whether it is Hebrew in Windows-1255, which charset-normalizer may take for Cyrillic."""
+    text = sample.decode("cp1255", "replace")
+    count = len(_HEBREW.findall(text))
+    return (
+        count >= max(_RUN, _GOOD_SHARE * len("".join(_BEYOND_ASCII.findall(text))))
+        and len(_NOT_HEBREW.findall(text)) <= _MOST_ERRORS * count
+        and not _CONTROL.search(text)
+    )
 
 
 def _western(sample: bytes) -> str:

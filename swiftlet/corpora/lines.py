@@ -21,6 +21,7 @@ COMPRESSED_SUFFIXES = (".gz", ".zst")
 LONGEST_BYTES = 1 << 28
 """The largest size of a line, or of a text file that is one document: it is read as a whole."""
 
+_GZIP = b"\x1f\x8b"
 _MESSAGES_KEPT = 20
 _FILES_KEPT = 1_000
 
@@ -168,14 +169,16 @@ def _numbered(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def open_bytes(path: Path) -> io.BufferedReader | gzip.GzipFile:
-    """Open a file, plain or compressed as its suffix says."""
-    if path.suffix.lower() == ".gz":
-        return gzip.GzipFile(path)
+    """Open a file, plain or compressed, as its suffix or the first bytes of gzip say."""
     if path.suffix.lower() == ".zst":
         with extra("arrow"):
             import pyarrow
         return io.BufferedReader(pyarrow.input_stream(str(path), compression="zstd"))
-    return path.open("rb")
+    file = path.open("rb")
+    if path.suffix.lower() != ".gz" and not file.peek(2).startswith(_GZIP):
+        return file
+    file.close()
+    return gzip.GzipFile(path)
 
 
 def _decode(content: bytes) -> str:

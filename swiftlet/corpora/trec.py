@@ -18,7 +18,7 @@ from swiftlet.types import Qrels, Run
 _BEIR_HEADER = ["query-id", "corpus-id", "score"]
 _WHITE_SPACE = re.compile(r"[ \t]+")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,9}")
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_NUMBER = re.compile(r"[+-]?([0-9]++\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 _Value = TypeVar("_Value", int, float)
 

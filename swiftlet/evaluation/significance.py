@@ -91,12 +91,6 @@ TESTS: dict[TestName, Callable[[Mapping[str, float], Mapping[str, float]], Paire
     "randomisation": randomisation_test,
 }
 
-TEST_TITLES: dict[TestName, str] = {
-    "t": "Student's t-test",
-    "wilcoxon": "Wilcoxon signed-rank test",
-    "randomisation": "randomisation test",
-}
-
 
 def corrected(p_values: Sequence[float], correction: Correction) -> list[float]:
     """The corrected p-values, in the same order, each at most 1.

@@ -64,7 +64,7 @@ class Contents(EncodedCorpus):
         self.details = manifest.details
         self._base, self._changes = index, Changes(index, manifest)
         self.last = self._changes.last() if last is None else last
-        self._index = open_index(index, manifest.details)
+        self._index = open_index(index, manifest)
         self._kept = bytearray()
 
     @override

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
+from time import monotonic
 
 import numpy as np
 
@@ -13,12 +14,19 @@ from swiftlet.encoders.encoder import Encoder
 from swiftlet.errors import ArtefactError, CorruptIndexError
 from swiftlet.index.changes.delta import Delta
 from swiftlet.index.changes.log import Changes
-from swiftlet.index.columns.columns import COLUMNS_FOLDER, Columns
+from swiftlet.index.columns.columns import COLUMN_FILES, COLUMNS_FOLDER, Columns
+from swiftlet.index.documents.passages import DocumentNumbers
 from swiftlet.index.documents.store import DocumentStore
 from swiftlet.index.lexical.index import LexicalIndex
 from swiftlet.index.parts import BaseParts, SearchParts
 from swiftlet.index.vectors import open_index
-from swiftlet.manifest import FILE_NAME, Manifest, load_manifest, read_manifest
+from swiftlet.manifest import (
+    FILE_NAME,
+    Manifest,
+    load_manifest,
+    read_manifest,
+    verification,
+)
 from swiftlet.types import Document
 
 DOCUMENTS_FILE = "documents.sqlite"
@@ -48,7 +56,6 @@ def documents(directory: Path) -> Iterator[Document]:
 class IndexDirectory:
     """The parts of an index directory as it is now; `refresh` follows it. Not thread-safe."""
 
-    keeps_state = True
     seconds_between_looks = 0.25
     manifest: Manifest
     base: BaseParts
@@ -64,11 +71,19 @@ class IndexDirectory:
         """
         self._path, self._encoder, self._readers = path, encoder, readers
         self._opened: tuple[tuple[int, ...], tuple[int, ...]] | None = None
-        self._damaged = False
+        self._damaged = self._is_rotten = False
+        self._verified_at = monotonic()
         self._open()
+
+    @property
+    def keeps_state(self) -> bool:
+        """As `IndexSource.keeps_state`; false when a file of the base was altered since."""
+        return not self._is_rotten
 
     def refresh(self) -> bool:
         """Take in what a writer has done since; whether `parts` or `manifest` are new.
+
+        Another megabyte of the base is verified, if the last one was `seconds_between_looks` ago.
 
         :raises ArtefactError: When the directory is damaged; the parts stay as they were.
         """
@@ -107,6 +122,7 @@ class IndexDirectory:
                 self._open()
                 return True
             self._opened, self.manifest, changed = opened, manifest, True
+        self._verify()
         if not self._changes.is_newer():
             return changed
         self._damaged = True
@@ -146,30 +162,46 @@ class IndexDirectory:
         self.base, self.parts, self._delta = base, parts, delta
         self._history = sha256(b"".join(change.checksum for change in found))
         self.change = found[-1].number if found else changes.first
-        self._damaged = False
+        self._verification = verification(self._path, manifest)
+        self._damaged = self._is_rotten = False
+
+    def _verify(self) -> None:
+        if monotonic() < self._verified_at + self.seconds_between_looks:
+            return
+        self._verified_at = monotonic()
+        try:
+            if next(self._verification, self) is self:
+                self._verification = verification(self._path, self.manifest)
+        except ArtefactError:
+            self._damaged = self._is_rotten = True
+            raise
 
     def _base(self, manifest: Manifest) -> BaseParts:
         path = self._path
-        index = open_index(path, manifest.details)
-        columns = path / COLUMNS_FOLDER
+        index = open_index(path, manifest)
+        store = DocumentStore(path / DOCUMENTS_FILE, readers=self._readers)
         try:
-            # A plain array: its elements are read several times as fast as a memory map.
-            numbers = np.asarray(
-                np.load(path / PASSAGE_TO_DOCUMENT_FILE, mmap_mode="r", allow_pickle=False)
+            base = BaseParts(
+                encoder=self._encoder,
+                index=index,
+                lexical=LexicalIndex.of_index(path, manifest),
+                columns=self._columns(manifest, store.num_documents),
+                passage_to_document=_document_numbers(path / PASSAGE_TO_DOCUMENT_FILE, store),
+                store=store,
             )
-        except (OSError, ValueError) as error:
-            raise CorruptIndexError(f"{path} is damaged: {error}") from error
-        base = BaseParts(
-            encoder=self._encoder,
-            index=index,
-            lexical=LexicalIndex.of_index(path, manifest.details),
-            columns=Columns.open(columns) if columns.is_dir() else None,
-            passage_to_document=numbers,
-            store=DocumentStore(path / DOCUMENTS_FILE, readers=self._readers),
-        )
+        except BaseException:
+            store.close()
+            raise
         # When no search uses it any more.
         weakref.finalize(base, base.store.close)
         return base
+
+    def _columns(self, manifest: Manifest, num_documents: int) -> Columns | None:
+        names = [f"{COLUMNS_FOLDER}/{name}" for name in COLUMN_FILES]
+        if names[0] not in manifest.files:  # earlier indexes have none
+            return None
+        manifest.check_listed(self._path, *names)
+        return Columns.open(self._path / COLUMNS_FOLDER, num_documents)
 
     def _identity(self) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
         """The identities of the directory and of its manifest; None if there is none."""
@@ -179,3 +211,17 @@ class IndexDirectory:
             return None
         of_manifest = manifest.st_dev, manifest.st_ino, manifest.st_mtime_ns, manifest.st_size
         return (directory.st_dev, directory.st_ino), of_manifest
+
+
+def _document_numbers(path: Path, store: DocumentStore) -> DocumentNumbers:
+    try:
+        # A plain array: its elements are read several times as fast as a memory map.
+        numbers = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+    except (OSError, ValueError) as error:
+        raise CorruptIndexError(f"{path} is damaged: {error}") from error
+    is_list = numbers.ndim == 1 and numbers.dtype.kind == "i"
+    # The passages of a document are next to each other.
+    firsts = numbers[np.flatnonzero(np.diff(numbers, prepend=-1))] if is_list else np.empty(0)
+    if not np.array_equal(np.sort(firsts), np.arange(store.num_documents)):
+        raise CorruptIndexError(f"{path} does not number the {store.num_documents:,} documents")
+    return numbers

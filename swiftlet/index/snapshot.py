@@ -7,7 +7,12 @@ from pathlib import Path
 
 from swiftlet import disk
 from swiftlet.arguments import StrPath, path_of
-from swiftlet.errors import ArtefactError, InvalidArgumentError, StorageError
+from swiftlet.errors import (
+    ArtefactError,
+    CorruptArtefactError,
+    InvalidArgumentError,
+    StorageError,
+)
 from swiftlet.index.changes.last import LAST_FILE
 from swiftlet.index.changes.log import (
     CHANGES_FILE,
@@ -17,7 +22,13 @@ from swiftlet.index.changes.log import (
     note_last,
 )
 from swiftlet.manifest import FILE_NAME, Manifest, load_manifest, read_manifest
-from swiftlet.publication import discard, locked_working_directory, replace_file, storage_errors
+from swiftlet.publication import (
+    discard,
+    locked_working_directory,
+    replace_file,
+    storage_errors,
+    sync_name,
+)
 
 
 def snapshot(index: StrPath, out: StrPath, *, overwrite: bool = False) -> Manifest:
@@ -40,8 +51,9 @@ def snapshot(index: StrPath, out: StrPath, *, overwrite: bool = False) -> Manife
         raise InvalidArgumentError(
             f"{out} exists; choose another place or pass --overwrite (in Python overwrite=True)"
         )
-    if out.exists() and not tarfile.is_tarfile(out):
-        raise InvalidArgumentError(f"{out} is not overwritten: it is no tar archive")
+    with storage_errors(out):
+        if out.exists() and not tarfile.is_tarfile(out):
+            raise InvalidArgumentError(f"{out} is not overwritten: it is no tar archive")
     if out.resolve().is_relative_to(index.resolve()):
         raise InvalidArgumentError(f"{out} is inside the index {index}; choose another place")
     with locked_working_directory(out) as working, storage_errors(out):
@@ -59,7 +71,7 @@ def snapshot(index: StrPath, out: StrPath, *, overwrite: bool = False) -> Manife
                 if read_manifest(index, "index") == before:  # else a merge has replaced the index
                     break
             disk.rename(archive, out)
-            disk.sync(out.parent)
+            sync_name(out)
         finally:
             discard(working)
     return manifest
@@ -70,7 +82,13 @@ def _write(archive: Path, index: Path, manifest: Manifest, working: Path) -> Non
     with disk.opened(archive) as file:
         with tarfile.open(fileobj=file, mode="w") as tar:
             for part in (FILE_NAME, *manifest.files):
-                tar.add((index / part).resolve(), f"{name}/{part}", recursive=False)
+                found = (index / part).resolve()
+                if not found.is_relative_to(index.resolve()):
+                    raise CorruptArtefactError(
+                        f"{index / part} is a link to {found}, which is no part of the index: put "
+                        "the file itself in its place"
+                    )
+                tar.add(found, f"{name}/{part}", recursive=False)
             _copy_changes(index, working, manifest)
             for part in (CHANGES_FILE, LAST_FILE):
                 tar.add(working / part, f"{name}/{part}")

@@ -40,6 +40,7 @@ _BLOCK_ROWS = 8_192
 _IN_BULK = " in bulk"
 _OF_ANOTHER = "was begun by a push of another index, or of this one before it changed"
 _AGAIN = "interrupted: run the same command again to continue"
+_LOST = IndexServerAwayError, IndexServerTimeoutError, StorageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +127,23 @@ def push(
         effort, recall = _tuned(target, loaded, source.embeddings())
     except KeyboardInterrupt:
         raise KeyboardInterrupt(_AGAIN) from None
-    except (IndexServerAwayError, IndexServerTimeoutError, StorageError) as error:
+    except _LOST as error:
         raise type(error)(f"{error}; then the same command goes on where it was") from error
-    target.set_state(COMPLETE, effort)
+    _complete(target, effort)
     return Pushed(total, recall, without_words)
+
+
+def _complete(target: Target, effort: int | None) -> None:
+    """Note that all is there; a second time if no answer comes, since the first may be lost."""
+    try:
+        target.set_state(COMPLETE, effort)
+    except _LOST:
+        try:
+            target.set_state(COMPLETE, effort)
+        except _LOST as error:
+            raise type(error)(
+                f"{error}; then the same command ends the push, or says that the collection exists"
+            ) from error
 
 
 def _done(target: Target, source: Source, index_type: str | None, *, overwrite: bool) -> int | None:

@@ -55,8 +55,8 @@ class PushState:
         if problem:
             raise InvalidArgumentError(f"{address} {problem}")
         try:
-            manifest = Manifest(files={}, **json.loads(self.manifest))
-        except (ValueError, TypeError) as error:
+            manifest = Manifest.parse({**json.loads(self.manifest), "files": {}})
+        except (ValueError, TypeError, RecursionError) as error:
             raise InvalidArgumentError(
                 f"{address} was made by another version of Swiftlet: {error}"
             ) from error

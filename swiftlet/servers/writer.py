@@ -1,14 +1,39 @@
 """Puts and deletes documents of an index on a server: what the kinds of servers share."""
 
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from typing_extensions import override
 
 from swiftlet.address import Address
-from swiftlet.errors import ArtefactError, RetrievalError
+from swiftlet.errors import ArtefactError, IndexServerError, RetrievalError
 from swiftlet.index.updates.writer import Changed, Preparation, Writer, checked_ids, encoder_details
 from swiftlet.manifest import Manifest
+
+
+class Batch:
+    """What becomes of a batch; once it `is_sent`, the server may have written it."""
+
+    is_sent = False
+
+
+@contextmanager
+def told() -> Iterator[Batch]:
+    """Have the error of a server say whether the batch was written.
+
+    :raises IndexServerError: When the block does.
+    """
+    batch = Batch()
+    try:
+        yield batch
+    except IndexServerError as error:
+        what = (
+            "it is not known whether this batch is written: write it again"
+            if batch.is_sent
+            else "nothing of this batch is written"
+        )
+        raise type(error)(f"{error}; {what}") from error
 
 
 class ServerWriter(Writer):
@@ -28,7 +53,8 @@ class ServerWriter(Writer):
     def manifest(self) -> Manifest:
         if self._closed:
             raise RetrievalError("the writer is closed: open the index again")
-        return self._manifest_now()
+        with told():
+            return self._manifest_now()
 
     @override
     def delete(self, document_ids: Iterable[str]) -> Changed:

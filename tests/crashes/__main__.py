@@ -11,52 +11,63 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from measuring.command_line import script_parser
 from measuring.machine import describe_machine
-from measuring.results import write
+from measuring.results import Figures, write
 from tests.crashes import recorder
 
 TEMPLATE = "tests/crashes/crashes.md.j2"
-_HISTORIES = 3
 
 
-def walks(*, every: int = 1, histories: int = _HISTORIES) -> Iterator[dict[str, Any]]:
-    """The parts of the walk; `every` leaves out all but every so many points."""
-    plain = {"length": 0, "seed": 0, "losses": None, "every": every, "warm": False, "faults": False}
-    yield {**plain, "faults": True}
-    yield {**plain, "faults": True, "warm": True}
-    yield {**plain, "losses": 2}
-    for seed in range(1, histories + 1):
-        yield {**plain, "losses": 1, "length": 25, "seed": seed, "every": 4 * every}
+def walks(*, every: int = 1, losses_every: int = 4, histories: int = 5) -> list[Figures]:
+    """The parts of the walk: kills and losses of power, also of random histories, then faults.
+
+    :param every: Let calls fail at every so many points only.
+    :param losses_every: Lose power after every so many changes only.
+    """
+    plain = {"length": 0, "seed": 0, "losses": 1, "every": losses_every}
+    of_seed = {**plain, "length": 25, "every": 2 * losses_every}
+    faults = {**plain, "every": 2 * every}
+    return [
+        plain,
+        *({**of_seed, "seed": seed} for seed in range(1, histories + 1)),
+        *(
+            {**faults, "first": first, "warm": warm}
+            for first in (1, 1 + every)
+            for warm in (False, True)
+        ),
+    ]
 
 
-def walk(parts: list[dict[str, Any]], work: Path, processes: int) -> dict[str, Any]:
+def walk(parts: Sequence[Figures], work: Path, processes: int) -> Figures:
     """What the parts of the walk find, together."""
 
-    def run(number: int) -> dict[str, Any]:
+    def run(number: int) -> Figures:
         folder = work / f"{number}"
         folder.mkdir()
         arguments = [folder, json.dumps(parts[number])]
-        found: dict[str, Any] = json.loads(recorder.run("tests.crashes.walk", arguments, work))
-        print(parts[number], found["points"], *found["wrong"], sep="\n  ", file=sys.stderr)
+        found: Figures = json.loads(recorder.run("tests.crashes.walk", arguments, work))
+        print(parts[number], found["points"], file=sys.stderr, flush=True)
         return found
 
     with ThreadPoolExecutor(processes) as pool:
-        tallies = [*pool.map(run, range(len(parts)))]
+        return together([*pool.map(run, range(len(parts)))])
+
+
+def together(tallies: Sequence[Figures]) -> Figures:
+    """The tallies of several parts as one."""
+    counts = "points", "operations", "answers"
+    sums = {name: sum((Counter(each[name]) for each in tallies), Counter()) for name in counts}
     recoveries = [each for tally in tallies for each in tally["recoveries"]]
     return {
-        **{
-            name: dict(sum((Counter(tally[name]) for tally in tallies), Counter()))
-            for name in ("points", "operations", "answers")
-        },
-        "recovery_mean_seconds": fmean(recoveries) if recoveries else 0.0,
-        "recovery_worst_seconds": max(recoveries, default=0.0),
+        **sums,
+        "recovery_mean_seconds": fmean(recoveries),
+        "recovery_worst_seconds": max(recoveries),
         "wrong": [each for tally in tallies for each in tally["wrong"]],
     }
 
@@ -66,7 +77,7 @@ def main() -> None:
     parser = script_parser(__doc__)
     parser.add_argument("--hours", type=float, default=1.0, help="of random histories")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of the first history")
-    parser.add_argument("--every", type=int, default=1, help="walk every so many points only")
+    parser.add_argument("--every", type=int, default=1, help="so many points: one fails")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--out", type=Path, help="raw figures; the page is beside them")
     asked = parser.parse_args()
@@ -76,7 +87,7 @@ def main() -> None:
         work = Path(folder)
         recorder.compile_into(work)
         began = time.monotonic()
-        found = walk([*walks(every=asked.every)], work, asked.processes)
+        found = walk(walks(every=asked.every), work, asked.processes)
         walked = time.monotonic() - began
         seconds = 3600 * asked.hours
         machine = recorder.run("tests.crashes.machine", [work, asked.seed, seconds], work)

@@ -93,7 +93,11 @@ class FileSystem:
     def _survives(
         self, renamings: Sequence[int], share: float, choice: random.Random, *, zeros: bool = False
     ) -> dict[str, bytes | None]:
-        """The files if these names and a share of the writes survive; lost ones may leave zeros."""
+        """The files if these names and a share of the writes survive.
+
+        A lost write at the end of a file may leave `zeros`; one over blocks that are safe leaves
+        these as they were.
+        """
         names: dict[Node, Names] = {}
         for number in renamings:
             for directory, name, node in self._names[number].changes:
@@ -107,7 +111,7 @@ class FileSystem:
             for offset, data in node.writes:
                 if choice.random() < share:
                     _write(found, offset, data)
-                elif zeros and data is not None:
+                elif zeros and data is not None and offset >= len(node.safe):
                     _write(found, offset, bytes(len(data)))
             return bytes(found)
 

@@ -1,13 +1,14 @@
 """What Swiftlet does to files, operation by operation, and what each artefact has afterwards."""
 
+import io
 import shutil
 import tarfile
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 from time import perf_counter
 
 from swiftlet import disk
@@ -23,10 +24,9 @@ from swiftlet.manifest import (
     change_details,
     describe_files,
     load_manifest,
-    read_manifest,
     write_manifest,
 )
-from swiftlet.publication import published, writer_lock
+from swiftlet.publication import flush, published, writer_lock
 from swiftlet.search.searcher import Searcher
 from swiftlet.types import Document
 
@@ -126,7 +126,7 @@ def _merge(place: Place) -> None:
 
 
 def merge_with(texts: Texts) -> Operation:
-    """Merge the changes, while documents are put."""
+    """Put documents, and merge the changes while the same documents are put again."""
     new = [Document(each, text) for each, text in texts.items()]
 
     def run(place: Place) -> None:
@@ -134,6 +134,7 @@ def merge_with(texts: Texts) -> Operation:
             merge_changes(index, artefact, last, encoder, threads=1)
             place.writer.put(new)
 
+        place.writer.put(new)  # else there might be nothing to merge
         place.writer.compact(merge=meanwhile)
 
     return Operation("merge beside a put", run, lambda state: {INDEX: {**state[INDEX], **texts}})
@@ -144,14 +145,16 @@ def _snapshot(place: Place) -> None:
 
 
 def _restore(place: Place) -> None:
-    """As operations.md says: unpack beside the index, and give it the index's name."""
+    """As operations.md says: unpack beside the index, sync, and give it the index's name."""
     place.close()
     beside = place.root / "restored"
     shutil.rmtree(beside, ignore_errors=True)
     with tarfile.open(place.root / TAR) as tar:
         tar.extractall(beside, filter="data")
     load_manifest(beside / INDEX, "index")
+    flush(beside / INDEX)
     disk.exchange(beside / INDEX, place.index)
+    disk.sync(place.root)
     shutil.rmtree(beside)
 
 
@@ -204,12 +207,15 @@ def found(root: Path, *, search: bool = True) -> State:
         load_manifest(model, "model")
         state[MODEL] = {"weights": (model / "weights").read_text()}
     if (tar := root / TAR).exists():
-        unpacked = Path(mkdtemp(dir=root.parent))
-        with closing(tarfile.open(tar)) as file:
-            file.extractall(unpacked, filter="data")
-        state[TAR] = texts_of(unpacked / INDEX)
-        shutil.rmtree(unpacked)
+        state[TAR] = _texts_of_archive(tar.read_bytes())
     return state
+
+
+@lru_cache(maxsize=4)
+def _texts_of_archive(content: bytes) -> Texts:
+    with TemporaryDirectory() as unpacked, tarfile.open(fileobj=io.BytesIO(content)) as tar:
+        tar.extractall(unpacked, filter="data")
+        return texts_of(Path(unpacked, INDEX))
 
 
 def ids_of(searcher: Searcher) -> set[str]:
@@ -225,25 +231,10 @@ def texts_of(index: Path) -> Texts:
 def recover(root: Path, *, merge: bool = False) -> float:
     """Go on after a crash as the next process does; the seconds until a write is acknowledged."""
     began, place = perf_counter(), Place(root)
-    if place.index.exists():
-        place.writer.put([Document("later", "the text after the crash")])
-        took = perf_counter() - began
-        assert texts_of(place.index)["later"]
-        if merge:
-            place.writer.compact()
-        place.close()
-        assert texts_of(place.index)["later"]
-        return took
-    return perf_counter() - began
-
-
-def left_over(root: Path) -> list[str]:
-    """Working files that nobody needs any more."""
-    with suppress(FileNotFoundError):
-        return [each.name for each in root.iterdir() if each.name.startswith(".")]
-    return []
-
-
-def weight(index: Path) -> float | None:
-    """The weight that `tune` has written, if it has."""
-    return read_manifest(index).details.get("weight")
+    place.writer.put([Document("later", "the text after the crash")])
+    took = perf_counter() - began
+    if merge:
+        place.writer.compact()
+    place.close()
+    assert texts_of(place.index)["later"]
+    return took

@@ -1,6 +1,6 @@
 /* Sees every call by which a process changes files below one directory: Python's, SQLite's, FAISS's and tantivy's.
  *
- * Preloaded (LD_PRELOAD), it records them with their content, and makes the N-th one fail or end the process.
+ * Preloaded (LD_PRELOAD), it records them with their content, and makes the N-th one fail.
  * A log entry is a `struct entry`, two paths and the content. What is written through a memory map is not seen.
  */
 #define _GNU_SOURCE
@@ -31,7 +31,7 @@ struct entry { int op, length_a, length_b, length_data; long inode, offset; };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char root[PATH_MAX], struck_at[PATH_MAX + 32];
-static int watching, recording, count, target, kinds, error, sticky, shortens, kills, struck;
+static int watching, recording, count, target, kinds, error, sticky, shortens, struck;
 static char *entries;
 static size_t used, room;
 
@@ -40,8 +40,8 @@ void recorder_watch(const char *directory, int record) {
     recording = record, used = 0, count = target = struck = 0, struck_at[0] = 0, watching = 1;
 }
 /* The number-th call of these kinds fails with the error, or is shortened; if sticky, all later ones fail too. */
-void recorder_strike(int number, int of, int with, int again, int half, int kill) {
-    target = number, kinds = of, error = with, sticky = again, shortens = half, kills = kill, count = struck = 0;
+void recorder_strike(int number, int of, int with, int again, int half) {
+    target = number, kinds = of, error = with, sticky = again, shortens = half, count = struck = 0;
 }
 int recorder_end(void) { watching = 0; return count; }
 int recorder_struck(void) { return struck; }
@@ -88,7 +88,6 @@ static int strikes(int kind, const char *name, const char *path) {
     int number = ++count;
     if (!target || number < target || (number > target && !sticky)) return 0;
     if (!struck++) snprintf(struck_at, sizeof struck_at, "%s %s", name, path);
-    if (kills) _exit(77);
     if (shortens && number == target && (kind & WRITES)) return 2;
     if (shortens && !error) return 0;
     errno = error;

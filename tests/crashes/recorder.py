@@ -17,9 +17,6 @@ _LIBRARY, _PLACE = "recorder.so", "SWIFTLET_RECORDER"
 _ENTRY = struct.Struct("iiiill")
 CHANGES, GROWTH, WRITES, OPENS, READS = (1 << bit for bit in range(5))
 
-KILLED = 77
-"""The status of a process that the recorder has ended."""
-
 
 class Op(IntEnum):
     """A change of files; the order is the one of recorder.c."""
@@ -57,11 +54,9 @@ class Fault:
     error: int = 0
     stays: bool = False
     shortens: bool = False
-    kills: bool = False
 
 
 FAULTS = {
-    "killed": Fault(CHANGES, kills=True),
     "full disk": Fault(GROWTH, errno.ENOSPC, stays=True),
     "full disk after half a write": Fault(WRITES, errno.ENOSPC, stays=True, shortens=True),
     "short write": Fault(WRITES, shortens=True),
@@ -118,9 +113,7 @@ def watch(directory: Path, *, record: bool = False) -> None:
 def strike(number: int, fault: Fault) -> None:
     """Let the fault happen at the call with this number, from now on; 0 only counts."""
     each = fault
-    _library().recorder_strike(
-        number, each.calls, each.error, int(each.stays), int(each.shortens), int(each.kills)
-    )
+    _library().recorder_strike(number, each.calls, each.error, int(each.stays), int(each.shortens))
 
 
 def end() -> str:

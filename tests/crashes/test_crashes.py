@@ -26,8 +26,9 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @needs_a_compiler
 @pytest.mark.check
+@pytest.mark.timeout(3600)
 def test_what_was_acknowledged_survives_kills_losses_of_power_and_faults(work: Path) -> None:
-    found = walk([*walks(every=40, histories=1)], work, processes=1)
+    found = walk(walks(every=60, losses_every=60, histories=0), work, processes=1)
     assert found["wrong"] == []
     assert found["points"].keys() == {
         *recorder.FAULTS,
@@ -38,6 +39,7 @@ def test_what_was_acknowledged_survives_kills_losses_of_power_and_faults(work: P
 
 @needs_a_compiler
 @pytest.mark.check
+@pytest.mark.timeout(3600)
 def test_random_histories_find_what_a_model_has(work: Path) -> None:
     found = json.loads(recorder.run("tests.crashes.machine", [work, 1, 15], work))
     assert found["failure"] == ""

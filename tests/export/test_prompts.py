@@ -102,7 +102,7 @@ def test_an_index_has_passages_with_their_prompt_and_is_searched_with_that_of_qu
     settings = BuildSettings(passage_tokens=20, overlap_tokens=0, language=None)
     build_index(documents, exported, tmp_path / "index", settings)
     manifest = read_manifest(tmp_path / "index")
-    stored = open_index(tmp_path / "index", manifest.details).embeddings(np.arange(3))
+    stored = open_index(tmp_path / "index", manifest).embeddings(np.arange(3))
     np.testing.assert_allclose(stored, by_torch(model, "passage"), atol=1e-5)
     asked = by_torch(model, "query")
     with Searcher.open(tmp_path / "index", exported) as searcher:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from service.admission.low_priority import LowPriorityProcess
 from service.admission.memory_limit import MEBIBYTE, check_memory_limit, memory_limit
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
 from swiftlet.errors import InvalidArgumentError
@@ -89,3 +90,12 @@ def test_the_process_that_encodes_written_documents_counts_in_the_warnings(
         check(small_index, limit_bytes=200 * MEBIBYTE, document_encoder=DEFAULT_ENCODER)
     assert "than the 2" in caplog.messages[0]
     assert "that a reload needs" in caplog.messages[1]
+
+
+def test_the_kernel_ends_processes_of_low_priority_first() -> None:
+    process = LowPriorityProcess("reader")
+    try:
+        adjustment = process.call(Path.read_text, Path("/proc/self/oom_score_adj"))
+    finally:
+        process.close()
+    assert int(adjustment) == 1000

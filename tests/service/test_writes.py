@@ -268,6 +268,28 @@ def test_a_write_that_fails_at_its_end_is_not_said_to_have_left_nothing(index, s
     assert {"one", "two"} <= {*found(server, "two")}
 
 
+def test_writes_without_descriptors_are_refused_and_work_when_there_are_some(server):
+    process = server.process.pid
+    before = resource.prlimit(process, resource.RLIMIT_NOFILE)
+    with server.client() as client:
+        for change, name in enumerate(["one", "two"], start=1):
+            body = {"documents": [{"_id": name, "text": "Text."}]}
+            client.get("/health/live")  # the connection stays open
+            resource.prlimit(process, resource.RLIMIT_NOFILE, (3, before[1]))
+            try:
+                answers = [
+                    client.put("/documents", json=body, headers=BEARER),
+                    client.delete("/documents/nobody", headers=BEARER),
+                ]
+            finally:
+                resource.prlimit(process, resource.RLIMIT_NOFILE, before)
+            assert {each.status_code for each in answers} <= {200, 404, 409, 503, 507}
+            if change == 1:  # without the files of the writer
+                assert "Too many open files" in answers[0].json()["detail"]
+            assert client.put("/documents", json=body, headers=BEARER).json()["change"] >= change
+            assert name in found(server, "text")
+
+
 def test_a_write_that_searches_cannot_see_is_said_to_be_written(index, server):
     count = partial(server.value, 'swiftlet_documents_written_total{change="put"}')
     assert put(server, {"_id": "one", "text": "One."}).is_success

@@ -32,7 +32,7 @@ def artefact(tmp_path: Path) -> Path:
     (directory / "a.bin").write_bytes(bytes(range(256)))
     (directory / "empty").write_bytes(b"")
     manifest = Manifest(
-        kind="index",
+        kind="model",
         dim=3,
         embedding_space="ab" * 32,
         files=describe_files(directory, ["empty", "a.bin"]),
@@ -54,7 +54,7 @@ def rewrite(directory: Path, **fields: object) -> None:
 
 
 def test_a_manifest_is_read_as_it_was_written(artefact):
-    manifest = load_manifest(artefact, "index")
+    manifest = load_manifest(artefact, "model")
     assert manifest.details["recall"] == {"recall@10": 0.9931}
     content = bytes(range(256))
     assert manifest.files["a.bin"] == FileEntry("blake3", blake3(content).hexdigest(), 256)
@@ -70,11 +70,11 @@ def test_the_hashes_of_earlier_formats_are_verified(artefact):
     content = bytes(range(256))
     entry = {"sha256": hashlib.sha256(content).hexdigest(), "size_bytes": len(content)}
     rewrite(artefact, files={"a.bin": entry}, format_version=1)
-    manifest = load_manifest(artefact, "index")
+    manifest = load_manifest(artefact, "model")
     assert manifest.files["a.bin"].fields() == entry
     (artefact / "a.bin").write_bytes(content[::-1])
     with pytest.raises(CorruptArtefactError, match=r"a\.bin has been altered"):
-        load_manifest(artefact, "index")
+        load_manifest(artefact, "model")
 
 
 def test_the_fingerprint_changes_with_every_field_of_a_manifest(artefact):
@@ -157,7 +157,7 @@ def test_a_manifest_names_no_file_outside_its_directory(artefact, name):
 
 def test_a_folder_that_is_no_artefact_or_of_another_kind_is_named(artefact, tmp_path):
     with pytest.raises(
-        ManifestError, match=r"artefact is of kind 'index', but 'encoder' is needed$"
+        ManifestError, match=r"artefact is of kind 'model', but 'encoder' is needed$"
     ):
         load_manifest(artefact, "encoder")
     (artefact / FILE_NAME).unlink()
@@ -247,7 +247,7 @@ def flip(path: Path, position: int) -> None:
 def test_a_metric_other_than_the_inner_product_of_normalised_embeddings_is_refused(
     tmp_path, fields
 ):
-    manifest = Manifest("index", 3, "space", {}, "a test", **fields)
+    manifest = Manifest("model", 3, "space", {}, "a test", **fields)
     write_manifest(tmp_path, manifest)
     with pytest.raises(ManifestError, match="only 'inner_product' of normalised"):
         read_manifest(tmp_path)

@@ -2,7 +2,9 @@
 
 import pickle
 import shutil
+import sqlite3
 import struct
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +16,10 @@ import pytest
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.encoders.encoder import MODEL_FILES, OnnxEncoder
 from swiftlet.errors import CorruptArtefactError, CorruptIndexError
-from swiftlet.index.directory import PASSAGE_TO_DOCUMENT_FILE
+from swiftlet.index.changes.log import CHANGES_FILE, make_changes
+from swiftlet.index.columns.columns import COLUMN_FILES
+from swiftlet.index.directory import DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE, documents
+from swiftlet.index.updates.directory_writer import IndexWriter
 from swiftlet.index.vectors.faiss_index import FaissIndex
 from swiftlet.manifest import describe_files, read_manifest, write_manifest
 from swiftlet.search.searcher import Searcher
@@ -68,6 +73,106 @@ def test_nothing_is_ever_unpickled(small_index: Path, tmp_path: Path) -> None:
     with pytest.raises(CorruptIndexError, match="is damaged"):
         Searcher.open(directory, DEFAULT_ENCODER)
     assert not trace.exists()
+
+
+ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT * FROM {}, c"
+
+
+@pytest.mark.parametrize(
+    ("file", "script", "named"),
+    [
+        ("documents.sqlite", f"CREATE VIEW more AS {ENDLESS.format('documents')}", "view 'more'"),
+        (
+            "documents.sqlite",
+            f"ALTER TABLE documents RENAME TO d; CREATE VIEW documents AS {ENDLESS.format('d')}",
+            "view 'documents'",
+        ),
+        ("documents.sqlite", "CREATE INDEX other ON passages (abs(number))", "index 'other'"),
+        ("documents.sqlite", "CREATE VIRTUAL TABLE t USING fts5(a)", "table 't'"),
+        (
+            "documents.sqlite",
+            "ALTER TABLE documents ADD COLUMN c AS (hex(zeroblob(title)))",
+            "computed column 'c'",
+        ),
+        (
+            CHANGES_FILE,
+            "CREATE TRIGGER t AFTER INSERT ON changes BEGIN DELETE FROM changes; END",
+            "trigger 't'",
+        ),
+    ],
+)
+def test_nothing_in_a_sqlite_file_runs(
+    small_index: Path, tmp_path: Path, file: str, script: str, named: str
+) -> None:
+    index = tmp_path / "index"
+    shutil.copytree(small_index, index)
+    if file == CHANGES_FILE:
+        make_changes(index, read_manifest(index).content)
+    with closing(sqlite3.connect(index / file)) as connection:
+        connection.executescript(script)
+    if file != CHANGES_FILE:
+        names = read_manifest(index).files
+        write_manifest(index, replace(read_manifest(index), files=describe_files(index, [*names])))
+    said = rf"{file} is not as Swiftlet wrote it: it has the {named}"
+    with pytest.raises(CorruptIndexError, match=said):
+        Searcher.open(index, DEFAULT_ENCODER)
+    with (
+        pytest.raises(CorruptIndexError, match=said),
+        IndexWriter(index, DEFAULT_ENCODER) as writer,
+    ):
+        writer.put([{"id": "new", "text": "new"}])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "title = x'ff'", "metadata = '['", "metadata = '5'", f"metadata = '{'[' * 100_000}'",
+        "text = NULL", "document = document + 1",
+    ],
+)  # fmt: skip
+def test_odd_values_in_a_store_are_refused_when_they_are_read(
+    small_index: Path, tmp_path: Path, change: str
+) -> None:
+    index = tmp_path / "index"
+    shutil.copytree(small_index, index)
+    with closing(sqlite3.connect(index / DOCUMENTS_FILE)) as connection:
+        sql = connection.execute("SELECT sql FROM sqlite_schema WHERE name = 'documents'")
+        (table,) = sql.fetchone()
+        rows = connection.execute("SELECT * FROM documents").fetchall()
+        connection.executescript(f"DROP TABLE documents; {table.replace(' NOT NULL', '')}")
+        connection.executemany("INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?)", rows)
+        last = "(SELECT max(document) FROM documents)"
+        connection.execute(f"UPDATE documents SET {change} WHERE document = {last}")
+        connection.commit()
+    sign(index)
+
+    def read() -> None:
+        [*documents(index)]
+        with Searcher.open(index, DEFAULT_ENCODER) as searcher:
+            searcher.search("water", 1000)
+
+    with pytest.raises(CorruptIndexError, match=r"documents\.sqlite (is damaged|has no passage)"):
+        read()
+
+
+@pytest.mark.parametrize(
+    "name", [PASSAGE_TO_DOCUMENT_FILE, *(f"columns/{each}" for each in COLUMN_FILES)]
+)
+def test_arrays_that_do_not_fit_are_refused_by_name(
+    small_index: Path, tmp_path: Path, name: str
+) -> None:
+    array = np.load(small_index / name)
+    most = np.full_like(array, np.iinfo(array.dtype).max)
+    wrong = [most, array[:0], array.reshape(1, -1), array.astype(float), np.tile(array, 2)]
+    if array.dtype.kind == "i":
+        wrong.append(np.full_like(array, -5))
+    for number, each in enumerate(wrong):
+        index = tmp_path / f"{number}"
+        shutil.copytree(small_index, index)
+        np.save(index / name, each)
+        sign(index)
+        with pytest.raises(CorruptIndexError, match=name.partition("/")[0].partition(".")[0]):
+            Searcher.open(index, DEFAULT_ENCODER)
 
 
 def test_an_index_file_that_claims_more_than_it_has_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`swiftlet add`, `delete` and `compact`: the documents of an index that is there."""
+"""`swiftlet add`, `delete`, `compact` and `repair`: the documents of an index that is there."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -98,6 +98,22 @@ def compact(
         elif not writer.num_documents:
             found += ", because all documents are deleted; add some, or remove the index"
         print_result(index, found)
+
+
+def repair(index: IndexDirectory) -> None:
+    """Save all changes of an index that can be read, if any is damaged."""
+    from swiftlet.errors import shown
+    from swiftlet.index.repair import repair as save
+
+    repaired = save(index)
+    for number, document_id in repaired.lost.items():
+        of_document = f", perhaps of the document {shown(document_id)}" if document_id else ""
+        print_note(f"change {number} is lost{of_document}")
+    found = f"no change is damaged, {count(repaired.num_changes, 'change')} in all"
+    if repaired.kept is not None:
+        found = f"{count(repaired.num_changes, 'change')} saved, {len(repaired.lost):,} lost"
+        print_note(f"the index as it was is {repaired.kept}")
+    print_result(index, found)
 
 
 def compact_if_needed(writer: "Writer") -> None:

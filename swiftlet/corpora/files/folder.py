@@ -12,7 +12,13 @@ from swiftlet.corpora.files.text import TEXT_SUFFIXES, Part, text_part
 from swiftlet.corpora.files.web import web_parts
 from swiftlet.corpora.files.word import word_parts
 from swiftlet.corpora.identifiers import check_id
-from swiftlet.corpora.lines import LONGEST_BYTES, SkippedLines, read_errors, refuse_file
+from swiftlet.corpora.lines import (
+    LONGEST_BYTES,
+    SkippedLines,
+    open_bytes,
+    read_errors,
+    refuse_file,
+)
 from swiftlet.errors import CollectionError
 from swiftlet.extras import extra
 from swiftlet.text import with_whole_pairs, without_surrogates
@@ -133,7 +139,7 @@ def read_file(path: Path, named_from: Path, skipped: SkippedLines) -> Iterator[D
     with read_errors(path):
         if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe may never end
             raise CollectionError(path, "it is no regular file")
-        with path.open("rb") as file:
+        with open_bytes(path) as file:
             content = file.read(LONGEST_BYTES + 1)
     if len(content) > LONGEST_BYTES:
         raise CollectionError(path, f"longer than {LONGEST_BYTES:,} bytes")
@@ -152,7 +158,8 @@ def _parts(
 ) -> Iterator[Part | CollectionError]:
     """The document of a file, or the documents of the pages of a PDF.
 
-    An error stands for pages with pictures and no text, in a PDF with text on other pages.
+    An error stands for a part of the file that cannot be read: pages with pictures and no text, in
+    a PDF with text on other pages, or a file that is embedded in a Word file.
     """
     suffix, found = path.suffix.lower(), False
     if suffix in TEXT_SUFFIXES:

@@ -14,7 +14,7 @@ RECOGNISE = "have its text recognised first (OCR)"
 _MOST_PAGES = 10
 # PDFium has U+FFFE for a hyphen at the end of a line, and no end of the line after it.
 _HYPHENS = re.compile("\ufffe|\xad\n?")
-_WORD_END, _WORD_START = re.compile(r"[^\W\d_]*$"), re.compile(r"[^\W\d_]*")
+_WORD_END, _WORD_START = re.compile(r"(?<![^\W\d_])[^\W\d_]*$"), re.compile(r"[^\W\d_]*")
 _OF_NAMES = frozenset("-_/\\.@:=+~%$#0123456789")
 _LONGEST_WORD = 64
 _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")

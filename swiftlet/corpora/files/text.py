@@ -15,7 +15,9 @@ MARKDOWN_SUFFIXES = frozenset({".md", ".markdown"})
 TEXT_SUFFIXES = MARKDOWN_SUFFIXES | {".txt", ".rst"}
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
+_HTML = re.compile(r" {0,3}<(?:!--|(pre|script|style|textarea)\b)")
 _HEADING = re.compile(r" {0,3}(#{1,6})[ \t](.*)")
+_MARKS = re.compile(r"^( {0,3})(#{1,6}[ \t]|`{3}|~{3})", re.MULTILINE)
 _UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*")
 _NO_PARAGRAPH = re.compile(r"\s*([-*+>|<]|\d+[.)]|$)| {4}|\t")
 _RST_UNDERLINE = re.compile(r"([-=~^\"#*+])\1{2,}[ \t]*")
@@ -30,6 +32,7 @@ _USUAL_KEYS = frozenset({
 })  # fmt: skip
 _HEAD_CHARACTERS = 10_000  # a later heading belongs to a part of the document
 _SHORTEST_SECTION = 200
+_LONGEST_NAME = 1_000
 _BETWEEN = " > "
 
 
@@ -86,13 +89,13 @@ def _front_matter(text: str) -> tuple[int, str]:
         return 0, ""
     if not isinstance(tree, yaml.MappingNode):
         return 0, ""
-    keys = [key.value if isinstance(key, yaml.ScalarNode) else "" for key, _ in tree.value]
+    keys = [key.value.lower() if isinstance(key, yaml.ScalarNode) else "" for key, _ in tree.value]
     if not all(map(_KEY.fullmatch, keys)) or (len(keys) == 1 and keys[0] not in _USUAL_KEYS):
         return 0, ""
     names = (
         " ".join(value.value.split())
-        for key, value in tree.value
-        if key.value == "title" and isinstance(value, yaml.ScalarNode) and value.tag != _YAML_NULL
+        for key, (_, value) in zip(keys, tree.value, strict=True)
+        if key == "title" and isinstance(value, yaml.ScalarNode) and value.tag != _YAML_NULL
     )
     return len("\n".join(lines[: end + 1])) + 1, next(names, "")
 
@@ -105,6 +108,11 @@ def markdown_part(text: str, otherwise: str, title: str = "") -> Part:
     """
     first = next((each.name for each in headings(text[:_HEAD_CHARACTERS]) if each.name), "")
     return Part(text, title or first or otherwise, _sections(text, title))
+
+
+def as_text(text: str) -> str:
+    """A text in Markdown in which no line begins a heading or a block of code."""
+    return _MARKS.sub(r"\1\\\2", text)
 
 
 def _rst_title(text: str) -> str:
@@ -128,13 +136,23 @@ class Heading(NamedTuple):
 
 
 def headings(text: str) -> Iterator[Heading]:
-    """The headings outside of fences: `# name`, or a line that is underlined by = or -."""
-    start, fence = 0, ""
+    """The headings outside of fences: `# name`, or a line that is underlined by = or -.
+
+    Comments and code of HTML have none.
+    """
+    start, fence, end_of_html = 0, "", ""
     before, previous = "", ""
     for line in text.split("\n"):
         bare, end = line, start + len(line) + 1
         fenced = _FENCE.match(line)
-        if fence:
+        html = None if fence or end_of_html else _HTML.match(line)
+        if html:
+            end_of_html = f"</{html[1]}" if html[1] else "-->"
+        if end_of_html:
+            bare = ""
+            if end_of_html in line.lower():
+                end_of_html = ""
+        elif fence:
             bare = ""
             if fenced and fenced[1].startswith(fence) and not fenced[2].strip():
                 fence = ""
@@ -168,7 +186,9 @@ def _sections(text: str, title: str) -> tuple[Section, ...]:
     named, headings_alone, end = bool(title), True, 0
     for heading in headings(text):
         path = [each for each in path if each[0] < heading.level]
-        path += [(heading.level, heading.name if named and heading.name != title else "")]
+        # Each part below a heading has its name.
+        name = heading.name[:_LONGEST_NAME]
+        path += [(heading.level, name if named and heading.name != title else "")]
         named |= bool(heading.name)
         joined = _BETWEEN.join(name for _, name in path if name)
         headings_alone &= not text[end : heading.start].strip()

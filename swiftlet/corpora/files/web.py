@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from swiftlet.corpora.encodings import UTF_8, encoding_of, name_of
-from swiftlet.corpora.files.text import Part, markdown_part
+from swiftlet.corpora.files.text import Part, as_text, markdown_part
 from swiftlet.corpora.lines import read_errors
 from swiftlet.errors import CollectionError
 
@@ -41,25 +41,37 @@ _LEFT_OUT = frozenset({
     "select", "button", "dialog",
 })  # fmt: skip
 _WITHIN_LINES = frozenset({
-    "a", "abbr", "b", "bdi", "bdo", "big", "cite", "code", "del", "dfn", "em", "font", "i", "ins",
-    "kbd", "label", "mark", "q", "s", "samp", "small", "span", "strike", "strong", "sub", "sup",
-    "time", "tt", "u", "var", "wbr",
+    "a", "abbr", "b", "bdi", "bdo", "big", "cite", "code", "data", "del", "dfn", "em", "font", "i",
+    "ins", "kbd", "label", "mark", "output", "q", "rb", "rp", "rt", "ruby", "s", "samp", "small",
+    "span", "strike", "strong", "sub", "sup", "time", "tt", "u", "var", "wbr",
 })  # fmt: skip
 _LEAST_FOUND = 0.8
 _OPENING = re.compile(r"^`{3,}|(?<![`\\])`{3,}$")
+_IN_RUNS = _WITHIN_LINES | {"br", "img", "math"}
+_CONTAINERS = (
+    "address", "article", "blockquote", "body", "center", "details", "div", "fieldset", "figure",
+    "hgroup", "main", "search", "section", "dd", "li", "td", "th",
+)  # fmt: skip
+_FORMS = {
+    "fieldset": "div", "figcaption": "p", "figure": "div", "hgroup": "div", "legend": "p",
+    "search": "div", "textarea": "p",
+}  # fmt: skip
+_DROPPED = ("bdi", "bdo", "data", "label", "output", "rb", "rp", "rt", "ruby", "sub", "sup", "time")
+_DROPPED_IF_BLANK = ("a", "code", "kbd", "samp", "tt")
 _IN_LINES = _WITHIN_LINES | {"p", "li", "td", "th", "dd", "dt"}
 _HEADINGS = re.compile(r"^#{1,6} ", re.MULTILINE)
 # What trafilatura writes so that a program that shows Markdown shows the text. In blocks and spans
 # of code, backslashes stay.
 _CODE_OR_ESCAPES = re.compile(
     r"""
-    ^(?P<fence>`{3,}) (?: .*? \n\s*(?P=fence)[^\S\n]*$ | .* )
-    | (?<![\\`])(?P<ticks>`+)(?!`) (?:(?!\n```).)*? (?<![\\`])(?P=ticks)(?!`)
+    ^(?P<fence>`{3,}) (?: .*? \n[^\S\n]*(?P=fence)[^\S\n]*$ | .* )
+    | (?<![\\`])(?P<ticks>`{1,9})(?!`) (?:(?!\n```).)*? (?<![\\`])(?P=ticks)(?!`)
     | ^(?P<start>[ ]{0,3}(?:\d{1,9})?)\\(?P<sign>[>+.)-])
-    | (?P<run>\\+)(?P<special>[*_`~\[\]<])
+    | (?<!\\)(?P<run>\\++)(?P<special>[*_`~\[\]<])
     """,
     re.MULTILINE | re.DOTALL | re.VERBOSE,
 )
+_CHARACTERS_BEFORE = 5
 _SHORT_UNIT = re.compile(r"(?:^|\W)[^\W\d_]{1,3}$")
 _LEAST_SHARE = 0.9
 
@@ -173,32 +185,59 @@ def _prepare(tree: Any) -> None:
 
     In a page that does not say where its main text is, it would lose lists and tables.
     """
+    from lxml import etree
+
     body = tree.find("body")
     if body is not None and not tree.xpath("//article|//main|//*[@role='main']"):
         article = body.makeelement("article")
-        if body.text and (len(body) == 0 or body[0].tag not in {*_WITHIN_LINES, "img", "math"}):
-            article.append(article.makeelement("p"))  # loose text would be lost
-            article[0].text = body.text
-        else:
-            article.text = body.text
-        body.text = None
+        article.text, body.text = body.text, None
         article.extend([*body])
         body.append(article)
-    forms = {"figure": "div", "figcaption": "p", "fieldset": "div", "legend": "p", "textarea": "p"}
     for formula in [*tree.iter("math")]:
         words = " ".join(
             formula.xpath(".//text()[not(ancestor::*[starts-with(name(), 'annotation')])]")
         )
         formula.tag, formula[:], formula.text = "span", [], " ".join(words.split())
-    for element in [*tree.iter("sub", "sup", "img", "label", *forms)]:
-        if element.tag in forms:
-            element.tag = forms[element.tag]
+    for element in [*tree.iter(*_CONTAINERS)]:
+        _set_apart(element)
+    for element in [*tree.iter("sup", "img", *_FORMS)]:
+        if element.tag in _FORMS:
+            element.tag = _FORMS[element.tag]
         elif element.tag == "img":
             _show_alternative(element)
-        else:
-            if element.tag == "sup" and _is_apart(element):
-                element.text = f"^{element.text or ''}"
+        elif _is_apart(element):
+            element.text = f"^{element.text or ''}"
+    etree.strip_tags(tree, *_DROPPED)
+    for element in [*tree.iter(*_DROPPED_IF_BLANK)]:
+        if not element.text_content().strip() and element.find(".//img[@alt]") is None:
             element.drop_tag()
+
+
+def _set_apart(element: Any) -> None:
+    """Make a paragraph of each run of text and elements within lines that stands beside blocks."""
+    runs: list[tuple[Any, list[Any]]] = [(None, [])]
+    for child in element:
+        if child.tag in _IN_RUNS:
+            runs[-1][1].append(child)
+        else:
+            runs.append((child, []))
+    if len(runs) == 1 and not any(child.tag == "br" for child in element):
+        return
+    for block, children in runs:
+        text = (element.text if block is None else block.tail) or ""
+        words = [f"{'' if each.tag == 'a' else each.text_content()}{each.tail or ''}"
+                 for each in children]  # fmt: skip
+        if not "".join([text, *words]).strip():  # links alone may be navigation
+            continue
+        paragraph = element.makeelement("p")
+        paragraph.text = text
+        if block is None:
+            element.text = None
+            element.insert(0, paragraph)
+        else:
+            block.tail = None
+            block.addnext(paragraph)
+        paragraph.extend(children)
 
 
 def _show_alternative(picture: Any) -> None:
@@ -213,10 +252,21 @@ def _show_alternative(picture: Any) -> None:
 def _is_apart(element: Any) -> bool:
     """Whether a superscript is no part of the word before it: 10³ and a note are, m² is not."""
     text = element.text_content().strip()
-    previous = element.getprevious()
-    parent = element.getparent()
-    before = (parent.text if previous is None else previous.tail) or ""
-    return not text.isalpha() and not _SHORT_UNIT.search(before[-5:])
+    return not text.isalpha() and not _SHORT_UNIT.search(_text_before(element))
+
+
+def _text_before(element: Any) -> str:
+    """The last characters of the line before an element, also of those that are dropped."""
+    found = ""
+    for _ in range(_CHARACTERS_BEFORE):
+        previous, parent = element.getprevious(), element.getparent()
+        element = parent if previous is None else previous
+        found = ((parent.text if previous is None else previous.tail) or "") + found
+        if len(found) >= _CHARACTERS_BEFORE or element.tag not in _DROPPED:
+            break
+        if previous is not None:
+            found = previous.text_content() + found
+    return found[-_CHARACTERS_BEFORE:]
 
 
 def _with_whole_fences(text: str) -> str:
@@ -246,16 +296,26 @@ def _without_escapes(found: re.Match[str]) -> str:
     return "\\" * (len(found["run"]) // 2) + found["special"] if found["run"] else found[0]
 
 
+def _mark(name: str, depth: int) -> str:
+    """The sign of Markdown before the text of a block."""
+    if name == "li":
+        return "  " * (depth - 1) + "- "
+    return "#" * int(name[1]) + " " if name in _LEVELS else ""
+
+
 def _blocks(tree: Any) -> tuple[str, int]:
     """All text of a page but its navigation, as Markdown, and how much of it is in links."""
     from lxml import etree
 
     blocks, line = list[str](), list[str]()
-    level = in_links = links = 0
+    mark, depth = "", 0
+    in_links = links = 0
 
     def end_line() -> None:
+        nonlocal mark
         if words := " ".join("".join(line).split()):
-            blocks.append(f"{'#' * level} {words}".lstrip())
+            blocks.append(f"{mark}{as_text(words)}")
+            mark = ""
         line.clear()
 
     walk = etree.iterwalk(tree, events=("start", "end", "comment", "pi"))
@@ -263,7 +323,8 @@ def _blocks(tree: Any) -> tuple[str, int]:
         name, opens = element.tag if event in {"start", "end"} else "", event == "start"
         if name and name not in _WITHIN_LINES:
             end_line()
-            level = int(name[1]) if opens and name in _LEVELS else 0
+            mark = _mark(name, depth) or mark if opens else ""
+        depth += (name in {"ul", "ol"}) * (1 if opens else -1)
         if opens and (name in _LEFT_OUT or name == "pre"):
             walk.skip_subtree()
             blocks += [f"```\n{element.text_content().strip()}\n```"] * (name == "pre")

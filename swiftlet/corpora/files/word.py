@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
-from swiftlet.corpora.files.text import Part, markdown_part
+from swiftlet.corpora.files.text import Part, as_text, markdown_part
+from swiftlet.corpora.lines import LONGEST_BYTES
 from swiftlet.errors import CollectionError
 
 _HEADING = re.compile(r"heading ([1-9])")
@@ -18,19 +19,22 @@ _SIGNS = {"tab": "\t", "ptab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-
 _NOTES = {"footnoteReference": "footnotes", "endnoteReference": "endnotes"}
 _CODE = re.compile("[0-9A-Fa-f]{1,6}")
 _MOST_LEVELS = 6
+_MOST_STYLES = 100
 _OF_STRICT = b"http://purl.oclc.org/ooxml/"
 
 
-def word_parts(path: Path, content: bytes) -> Iterator[Part]:
+def word_parts(path: Path, content: bytes) -> Iterator[Part | CollectionError]:
     """The document of a Word file: paragraphs, tables, text boxes and notes.
 
-    Headers and footers, comments, deleted text and charts are left out.
+    Headers and footers, comments, deleted text and charts are left out. An error stands for files
+    of other kinds that are embedded in it as a part of the text.
 
-    :raises CollectionError: When it is damaged.
+    :raises CollectionError: When it is damaged, or embedded files are all that it has.
     """
     import docx
 
     try:
+        _check_size(content)
         document = docx.Document(io.BytesIO(content))
         blocks = _Reader(document).blocks(document.element.body)
         title = document.core_properties.title.strip()
@@ -42,6 +46,24 @@ def word_parts(path: Path, content: bytes) -> Iterator[Part]:
         raise CollectionError(path, problem) from error
     if text := "\n\n".join(block for block in blocks if block.strip()):
         yield markdown_part(text, title or path.stem)
+    if embedded := sum(1 for _ in document.element.body.iter("{*}altChunk")):
+        files = "an embedded file is" if embedded == 1 else f"{embedded:,} embedded files are"
+        problem = f"{files} not read (altChunk): open it in Word and save it again"
+        unread = CollectionError(path, problem)
+        if not text:
+            raise unread
+        yield unread
+
+
+def _check_size(content: bytes) -> None:
+    """Refuse what would fill the memory when it is unpacked.
+
+    :raises ValueError: When it would have more than `LONGEST_BYTES`.
+    """
+    with ZipFile(io.BytesIO(content)) as archive:
+        size = sum(each.file_size for each in archive.infolist())
+    if size > LONGEST_BYTES:
+        raise ValueError(f"unpacked it has {size:,} bytes, more than {LONGEST_BYTES:,}")
 
 
 def _is_strict(content: bytes) -> bool:
@@ -86,7 +108,7 @@ class _Reader:
         text = "".join(texts)
         level = self._level(paragraph)
         return [
-            f"{'#' * level} {' '.join(text.split())}" if level and text.strip() else text,
+            f"{'#' * level} {' '.join(text.split())}" if level and text.strip() else as_text(text),
             *below,
         ]
 
@@ -112,8 +134,9 @@ class _Reader:
     def _table(self, table: Any) -> list[str]:
         lines = list[str]()
         for row in _inner(table, "tr"):
-            cells = (" ".join(self.blocks(cell)).split() for cell in _inner(row, "tc"))
             if row.find("{*}trPr/{*}del") is None:
+                kept = (e for e in _inner(row, "tc") if e.find("{*}tcPr/{*}cellDel") is None)
+                cells = (" ".join(self.blocks(cell)).split() for cell in kept)
                 lines.append(f"| {' | '.join(map(' '.join, cells))} |")
         return ["\n".join(lines)]
 
@@ -132,7 +155,7 @@ def _heading_levels(styles: Any) -> dict[str, int]:
     by_id = {_value(style, "styleId"): style for style in styles.iterfind("{*}style")}
     levels = dict[str, int]()
     for id_, style in by_id.items():
-        for _ in by_id:  # the styles that it is based on may form a circle
+        for _ in range(_MOST_STYLES):  # those that it is based on may form a circle
             level, parent = _own_level(style), style.find("{*}basedOn")
             style = None if parent is None else by_id.get(_value(parent, "val"))  # noqa: PLW2901
             if level is not None or style is None:

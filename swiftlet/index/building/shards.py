@@ -23,10 +23,10 @@ from swiftlet.index.building.draft import describe, draft
 from swiftlet.index.building.embeddings import NewCorpus
 from swiftlet.index.building.settings import OPTIONS, BuildSettings
 from swiftlet.index.contents import EncodedCorpus
+from swiftlet.index.database import connect_read_only
 from swiftlet.index.directory import DOCUMENTS_FILE
 from swiftlet.index.document_encoder import with_place
 from swiftlet.index.documents.split import SplitDocument, stored_documents
-from swiftlet.index.documents.store import connect_read_only
 from swiftlet.index.documents.writer import write_documents
 from swiftlet.manifest import FILE_NAME as MANIFEST_FILE
 from swiftlet.manifest import Manifest, load_manifest, read_manifest

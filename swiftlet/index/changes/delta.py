@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import groupby
+from itertools import groupby, starmap
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,7 +95,7 @@ class Delta:
 
     def extended(self, changes: Sequence[Change]) -> LivingParts:
         """The parts with all changes so far and `changes`, which follow them; at least one."""
-        texts = [text for change in changes for text in self._add(change)]
+        read = [each for change in changes for each in self._add(change)]
         base_alive, alive = self._base_alive.copy(), np.array(self._alive, dtype=np.bool)
         owners = np.array(self._owners, dtype=np.int64)
         rows = base_alive[self._base.passage_to_document], alive[owners]
@@ -107,7 +107,7 @@ class Delta:
         return LivingParts(
             encoder=self._base.encoder,
             index=self._joint_index(*rows),
-            lexical=self._joint_words(texts, *rows),
+            lexical=self._joint_words(read, *rows),
             columns=self._base.columns,
             passage_to_document=JointNumbers(
                 self._base.passage_to_document, self._numbers()[owners]
@@ -120,8 +120,8 @@ class Delta:
             owners=owners,
         )
 
-    def _add(self, change: Change) -> list[str]:
-        """Take a change in; the texts of its passages."""
+    def _add(self, change: Change) -> list[tuple[str, str]]:
+        """Take a change in; the title and the text of each of its passages."""
         document_id, document = change.document_id, change.document
         if document_id not in self._newest:
             self._find(document_id)
@@ -137,7 +137,7 @@ class Delta:
         self._owners += [len(self._documents)] * len(passages)
         self._documents.append(document)
         self._alive.append(True)
-        return [encoder_text(document.title, passage.text) for passage in passages]
+        return [(document.title, passage.text) for passage in passages]
 
     def _find(self, document_id: str) -> None:
         """Find the place of an id in the base; a base document with this id is not found now."""
@@ -168,10 +168,12 @@ class Delta:
         return JointIndex((survivors, SurvivingRows(self._index, alive)), (base, self._index))
 
     def _joint_words(
-        self, texts: Sequence[str], base_alive: Mask, alive: Mask
+        self, read: Sequence[tuple[str, str]], base_alive: Mask, alive: Mask
     ) -> JointLexical | None:
         base = self._base.lexical
         if base is None or self._words is None:
             return None
         survivors = base if base_alive.all() else base.restricted_to(base_alive)
-        return JointLexical(survivors, self._words.with_texts(texts).restricted_to(alive))
+        # Not all texts at once, since each has the title.
+        words = self._words.with_texts(starmap(encoder_text, read))
+        return JointLexical(survivors, words.restricted_to(alive))

@@ -4,6 +4,8 @@ SQLite leaves out the end of a damaged log without a word, so the log alone cann
 changes are missing.
 """
 
+from collections.abc import Iterator
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
@@ -20,10 +22,13 @@ class LastChange(NamedTuple):
     checksum: bytes
 
     def line(self, content: str) -> bytes:
-        """What the file has, beside the base with this `content`; always of the same length."""
-        # Less than a sector: it is written in place, completely or not at all.
+        """A line of the file, beside the base with this `content`; always of the same length."""
         fields = f"{content} {self.number:020} {self.checksum.hex():64}"
         return f"{fields} {sha256(fields.encode()).hexdigest()}\n".encode()
+
+    def place(self, content: str) -> int:
+        """Where the line begins: one of two places, so that half a line leaves another one."""
+        return self.number % 2 * len(self.line(content))
 
 
 def read_last(directory: Path, content: str) -> LastChange | None:
@@ -38,18 +43,24 @@ def read_last(directory: Path, content: str) -> LastChange | None:
     path, before = directory / LAST_FILE, None
     while True:
         try:
-            line = path.read_bytes()
-            base, number, *checksum, _ = line.decode("ascii").split()
-            found = LastChange(int(number), bytes.fromhex("".join(checksum)))
-            if found.line(base) == line:
-                return found if base == content else None
+            lines = path.read_bytes()
         except FileNotFoundError:
             return None
-        except ValueError:
-            pass
-        if line == before:  # else a writer may have been writing it
+        if found := [*_whole(lines)]:
+            return max((last for base, last in found if base == content), default=None)
+        if lines == before:  # else a writer may have been writing them
             raise CorruptIndexError(f"{path} has been altered; {way_out(directory)}")
-        before = line
+        before = lines
+
+
+def _whole(lines: bytes) -> Iterator[tuple[str, LastChange]]:
+    """The lines that are whole, with the content of their base."""
+    for line in lines.splitlines(keepends=True):
+        with suppress(ValueError):
+            base, number, *checksum, _ = line.decode("ascii").split()
+            last = LastChange(int(number), bytes.fromhex("".join(checksum)))
+            if last.line(base) == line:
+                yield base, last
 
 
 def way_out(directory: Path) -> str:

@@ -8,7 +8,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -151,7 +151,7 @@ class Changes:
                 (number,),
             )
             for row in rows:
-                yield self._change(row)
+                yield self.change_of(row)
 
     def _one(self, query: str, *values: int) -> Row | None:
         """The first row that a query gives; None if there is none, or no file."""
@@ -196,7 +196,11 @@ class Changes:
         except OSError as error:
             raise CorruptIndexError(f"{error.filename} cannot be read: {error.strerror}") from error
 
-    def _change(self, row: Row) -> Change:
+    def change_of(self, row: Row) -> Change:
+        """The change that a row has.
+
+        :raises CorruptIndexError: When the row has been altered.
+        """
         number, document_id, found, *content = row
         if found != checksum(self._content, number, document_id, *content):
             raise CorruptIndexError(
@@ -269,18 +273,16 @@ class ChangesWriter:
 
     def _note(self, last: LastChange) -> None:
         # Not synced: after a power cut, an earlier line is right, too.
+        line, place = last.line(self._content), last.place(self._content)
         try:
-            if self._last and disk.overwrite(self._last, last.line(self._content)):
+            if self._last and disk.overwrite(self._last, line, place):
                 return
             problem = "it takes a part of a line only"
         except OSError as error:
-            problem = error.strerror
-        path = self._directory / LAST_FILE
-        with suppress(OSError):
-            disk.remove(path)  # half a line would be taken for an altered one
+            problem = f"{error.strerror}"
         raise UnfinishedWriteError(
-            f"cannot write {path}: {problem}; the changes are written, but a damage to them might "
-            "not be noticed: write them again"
+            f"cannot write {self._directory / LAST_FILE}: {problem}; the changes are written, but "
+            "a damage to them might not be noticed: write them again"
         )
 
     def _open(self) -> sqlite3.Connection:
@@ -328,7 +330,7 @@ def note_last(connection: sqlite3.Connection, directory: Path, content: str) -> 
     """
     newest = "SELECT change, checksum FROM changes ORDER BY change DESC LIMIT 1"
     last = LastChange(*(connection.execute(newest).fetchone() or (0, b"")))
-    replace_file(directory / LAST_FILE, last.line(content))
+    replace_file(directory / LAST_FILE, 2 * last.line(content))
 
 
 @contextmanager

@@ -13,7 +13,6 @@ from hashlib import sha256
 from pathlib import Path
 from re import compile as pattern
 from typing import Any, NamedTuple
-from unicodedata import normalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 from swiftlet import disk
 from swiftlet.errors import CorruptIndexError, StorageError
 from swiftlet.publication import save_array, storage_errors
+from swiftlet.text import in_form
 
 COLUMNS_FOLDER = "columns"
 """The folder of the columns in an index directory."""
@@ -29,6 +29,9 @@ COLUMN_FILES = ("documents.npy", "document_ends.npy", "keys.npy", "key_ends.npy"
 
 LONGEST_KEY = 256
 """The bytes of a text in UTF-8 that its key has; the key of a longer text ends with a hash."""
+
+LONGEST_FIELD = 512
+"""The characters of a field's path in its keys; of a longer one, a hash stands for the rest."""
 
 Value = str | float | bool
 """A value of the metadata."""
@@ -41,7 +44,7 @@ _END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 _SIGN = 1 << 63
 _ALL = 2 * _SIGN - 1
 _LARGEST = int(sys.float_info.max)
-_FLOAT_BYTES = 8
+_FLOAT_BYTES, _SIZE_BYTES = 8, 4
 _BEYOND = 0xFF  # no integer of a float's size has this byte first
 
 
@@ -125,11 +128,11 @@ def keys_of(metadata: Mapping[str, Any], *, composed: bool = True) -> set[bytes]
     :param composed: Give texts Unicode's form NFC. Earlier indexes have them as they were.
     """
     keys = set()
-    remaining = list(metadata.items())
+    remaining = [(_shortened(f"{name}"), value) for name, value in metadata.items()]
     while remaining:
         path, value = remaining.pop()
         if isinstance(value, Mapping):
-            remaining += [(f"{path}.{name}", inner) for name, inner in value.items()]
+            remaining += [(_shortened(f"{path}.{name}"), each) for name, each in value.items()]
         elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
             remaining += [(path, inner) for inner in value]
         elif isinstance(value, bool):
@@ -137,7 +140,7 @@ def keys_of(metadata: Mapping[str, Any], *, composed: bool = True) -> set[bytes]
         elif isinstance(value, int | float):
             keys.add(number_key(path, value))
         elif isinstance(value, str):
-            keys.add(text_key(path, normalize("NFC", value) if composed else value))
+            keys.add(text_key(path, in_form("NFC", value) if composed else value))
             if moments := parse_date(value):
                 keys.add(date_key(path, moments[0]))
     return keys
@@ -158,10 +161,10 @@ class Columns:
         self._keys, self._key_ends = keys, key_ends
 
     @classmethod
-    def open(cls, folder: Path) -> "Columns":
-        """Map the files of `folder` into memory.
+    def open(cls, folder: Path, num_documents: int = 1 << 31) -> "Columns":
+        """Map the files of `folder` into memory, which name at most `num_documents` documents.
 
-        :raises CorruptIndexError: When they cannot be read.
+        :raises CorruptIndexError: When they cannot be read, or do not belong together.
         """
         try:
             # Plain arrays: their elements are read several times as fast as memory maps.
@@ -171,6 +174,19 @@ class Columns:
             ]
         except (OSError, ValueError) as error:
             raise CorruptIndexError(f"{folder} has no columns: {error}") from error
+        documents, document_ends, keys, key_ends = arrays
+        if not (
+            all(each.ndim == 1 for each in arrays)
+            and [each.dtype.kind for each in arrays] == ["i", "i", "u", "i"]
+            and len(document_ends) == len(key_ends)
+            and _cuts(document_ends, documents)
+            and _cuts(key_ends, keys)
+            and bool(np.all((documents >= 0) & (documents < num_documents)))
+            # Each key has the end of its field's name.
+            and len(np.unique(np.searchsorted(key_ends, np.flatnonzero(keys == 0), "right")))
+            == len(key_ends) - 1
+        ):
+            raise CorruptIndexError(f"{folder} is damaged: its files do not belong together")
         return cls(*arrays)
 
     @classmethod
@@ -230,6 +246,12 @@ class Columns:
             code = self.codes(field_keys(name)).stop
 
 
+def _cuts(ends: NDArray[Any], joined: NDArray[Any]) -> bool:
+    """Whether parts of `joined` end at `ends`, which begin with 0."""
+    found = [*ends[:1], *ends[-1:]] == [0, len(joined)]
+    return found and bool(np.all(ends[1:] >= ends[:-1]))
+
+
 def write_columns(folder: Path, metadata: Iterable[Mapping[str, Any]]) -> None:
     """Write the columns of documents into the new `folder`, in the order of their numbers.
 
@@ -262,7 +284,7 @@ def write_columns(folder: Path, metadata: Iterable[Mapping[str, Any]]) -> None:
                         last = key
                     counts[-1] += 1
                 documents.append(np.fromiter((number for _, number in rows), np.int32, len(rows)))
-    except sqlite3.OperationalError as error:
+    except sqlite3.DatabaseError as error:  # also of a block that cannot be read again
         raise StorageError(f"cannot write {folder}: {error}") from error
     arrays: tuple[NDArray[Any], ...] = (
         np.concatenate(documents),
@@ -278,13 +300,11 @@ def write_columns(folder: Path, metadata: Iterable[Mapping[str, Any]]) -> None:
 
 def field_of(key: bytes) -> str:
     """The name of a key's field."""
-    return key[: key.index(b"\0")].decode()
+    return key[: key.index(b"\0")].decode(errors="replace")
 
 
 def value_of(key: bytes) -> Value | None:
-    """The value of a key that is no date; None for a text over `LONGEST_KEY`, or an integer that is
-    beyond all floats.
-    """
+    """The value of a key that is no date; None for a text or integer over `LONGEST_KEY` bytes."""
     start = key.index(b"\0") + 1
     kind, content = key[start : start + 1], key[start + 1 :]
     if kind == b"b":
@@ -294,13 +314,43 @@ def value_of(key: bytes) -> Value | None:
         bits = _SIGN ^ bits if bits & _SIGN else _ALL ^ bits
         (value,) = struct.unpack(">d", bits.to_bytes(_FLOAT_BYTES))
         if above and (math.isinf(value) or above[0] == _BEYOND):
-            return None
+            return _beyond(above, value > 0)
         return int(value) + int.from_bytes(above) if value.is_integer() else value
-    return content.decode() if len(content) <= LONGEST_KEY else None
+    return content.decode(errors="replace") if len(content) <= LONGEST_KEY else None
+
+
+def _beyond(above: bytes, is_positive: bool) -> int | None:
+    """The integer beyond all floats with these bytes of `_above`; None if it is too long."""
+    content = above[1:] if is_positive else bytes(_BEYOND - each for each in above)
+    if len(content) > LONGEST_KEY:
+        return None
+    value = int.from_bytes(content[_SIZE_BYTES:])
+    return value if is_positive else -value
 
 
 def _field(path: str) -> bytes:
-    return path.encode(errors="replace").replace(b"\0", b"?") + b"\0"
+    return _shortened(path).encode(errors="replace").replace(b"\0", b"?") + b"\0"
+
+
+def _shortened(path: str) -> str:
+    """A path of at most `LONGEST_FIELD` characters: each of a document's values has it in its key.
+
+    It is shortened name by name, so that the path of an inner field follows from the outer one's.
+    """
+    if len(path) <= LONGEST_FIELD:
+        return path
+    found, *names = path.split(".")
+    found = _cut(found)
+    for name in names:
+        found = _cut(f"{found}.{name}")
+    return found
+
+
+def _cut(path: str) -> str:
+    if len(path) <= LONGEST_FIELD:
+        return path
+    rest = sha256(path.encode(errors="replace")).hexdigest()
+    return path[: LONGEST_FIELD - len(rest)] + rest
 
 
 def _float_at_or_below(value: float) -> float:
@@ -316,7 +366,7 @@ def _above(below: float, value: int) -> bytes:
     """What orders the integers between a float and the next one, in as many bytes for each."""
     if abs(value) > _LARGEST:
         size = (value.bit_length() + 7) // 8
-        content = size.to_bytes(4) + abs(value).to_bytes(size)
+        content = size.to_bytes(_SIZE_BYTES) + abs(value).to_bytes(size)
         if len(content) > LONGEST_KEY:
             content = content[:LONGEST_KEY] + sha256(content).digest()
         return (

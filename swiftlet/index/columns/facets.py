@@ -41,7 +41,7 @@ def facet_values(field: str, parts: Sequence[tuple[Columns, Mask]]) -> list[tupl
     """The most frequent values of a field, and the number of documents with each.
 
     Ties are in the order of the values: false, true, numbers, texts. Values without a document are
-    left out, and so are texts over 256 bytes and numbers that are not finite.
+    left out, and so are texts and integers over 256 bytes and numbers that are not finite.
 
     :param parts: Columns, and which of their documents (n,) are counted.
     """
@@ -70,7 +70,7 @@ def shown_values(counts: Iterable[tuple[bytes, int]]) -> list[tuple[Value, int]]
     can_be_shown = (
         (value, count)
         for value, count in values
-        if isinstance(value, str) or (value is not None and isfinite(value))
+        if value is not None and not (isinstance(value, float) and not isfinite(value))
     )
     return [*islice(can_be_shown, MOST_FACET_VALUES)]
 

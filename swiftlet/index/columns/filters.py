@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
-from unicodedata import normalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +22,7 @@ from swiftlet.index.columns.columns import (
     parse_date,
     text_key,
 )
+from swiftlet.text import in_form
 
 MOST_VALUES = 256
 """The values that a filter may compare with, in all."""
@@ -275,7 +275,7 @@ def _equal(path: str, value: object) -> Condition:
 
 def _text_keys(path: str, value: str) -> list[bytes]:
     """The keys of a text: composed, and as it is, since earlier indexes have texts as they were."""
-    return [*{text_key(path, each): None for each in (normalize("NFC", value), value)}]
+    return [*{text_key(path, each): None for each in (in_form("NFC", value), value)}]
 
 
 def _between(path: str, bounds: Mapping[str, Any]) -> Condition:

@@ -1,6 +1,7 @@
 """Passages: how an encoder can read them without truncation, and the documents they belong to."""
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
@@ -15,7 +16,10 @@ from swiftlet.types import Document, Passage, Section, Span
 DocumentNumbers = NDArray[np.int32] | NDArray[np.float64]
 """Numbers of documents in the order of their ids, so that the smaller number wins a tie."""
 
-_CODE = re.compile(r"^ {0,3}(```+|~~~+)[^`\n]*\n.*?^ {0,3}\1[`~]*[ \t]*$", re.DOTALL | re.MULTILINE)
+LONGEST_TITLE = 8_192
+"""The characters of a title that stand before each passage: 16 for each of 512 tokens."""
+
+_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)$", re.MULTILINE)
 
 
 class NumbersByRow(Protocol):
@@ -116,13 +120,34 @@ def _with_whole_code(
 ) -> NDArray[np.int64]:
     """Words (n, 3), start, end and tokens of each, with every block of code as one word."""
     kept = np.ones(len(words), np.bool)
-    for block in _CODE.finditer(text, start, end):
-        first, stop = np.searchsorted(words[:, 0], block.span())
+    for block in blocks_of_code(text, start, end):
+        first, stop = np.searchsorted(words[:, 0], block)
         tokens = words[first:stop, 2].sum()
         if first < stop and tokens <= budget:
             words[first, 1:] = words[stop - 1, 1], tokens
             kept[first + 1 : stop] = False
     return words[kept]
+
+
+def blocks_of_code(text: str, start: int, end: int) -> Iterator[Span]:
+    """The spans of blocks between two fences, in order; one that is not closed is none."""
+    # From the end, with the next fence of each length that may close a block: the nearest is last,
+    # and the fences before it are longer. So the time is linear, whatever is not closed.
+    spans, closing = list[Span](), dict[str, list[tuple[int, int]]]()
+    for fence in reversed([*_FENCE.finditer(text, start, end)]):
+        length, after = len(fence[1]), fence[2]
+        nearest = closing.setdefault(fence[1][0], [])
+        if "`" not in after and (found := bisect_right(nearest, (-length, end))):
+            spans.append((fence.start(), nearest[found - 1][1]))
+        if not after.rstrip(" \t").strip("`~"):
+            while nearest and -nearest[-1][0] <= length:
+                nearest.pop()
+            nearest.append((-length, fence.end()))
+    stop = start
+    for span in reversed(spans):
+        if span[0] >= stop:
+            stop = span[1]
+            yield span
 
 
 def _nearest(ascending: NDArray[np.int64], value: float) -> int:
@@ -132,5 +157,9 @@ def _nearest(ascending: NDArray[np.int64], value: float) -> int:
 
 
 def encoder_text(title: str, passage: str) -> str:
-    """The input of a document encoder for a passage: its document's title, then its text."""
-    return f"{title} {passage}" if title else passage
+    """The input of a document encoder for a passage: its document's title, then its text.
+
+    Of a title that is longer than an encoder reads, a passage has the beginning: a document with
+    many passages would have it as often. A title without a text is whole.
+    """
+    return f"{title[:LONGEST_TITLE] if passage else title} {passage}" if title else passage

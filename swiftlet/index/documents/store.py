@@ -8,11 +8,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
-
-from pydantic_core import from_json
+from typing import NamedTuple, Protocol
 
 from swiftlet.errors import CorruptIndexError, RetrievalError, UnknownDocumentError
+from swiftlet.index.database import (
+    checked_texts,
+    connect_read_only,
+    parse_metadata,
+    parse_sections,
+)
 from swiftlet.types import Document, Passage
 
 SCHEMA = """
@@ -45,7 +49,6 @@ LEFT JOIN passages ON passages.passage = wanted.value
 LEFT JOIN documents USING (document)
 """
 _TEXTS = {True: "coalesce(passages.text, documents.text)", False: "''"}
-_NO_METADATA: Mapping[str, object] = {}
 _TITLES_AT_ONCE = 4096
 
 
@@ -112,11 +115,13 @@ class DocumentStore:
         self._closed = False
         try:
             self._status = path.stat()
+            connection = connect_read_only(path)
+            self._idle.put(connection)
+            self.num_documents = _count(connection, "documents")
+            self.num_passages = _count(connection, "passages")
+            self._statements = _passage_statements(connection)
             while self._idle.qsize() < readers:
                 self._idle.put(connect_read_only(path))
-            self.num_documents: int = self._count("documents")
-            self.num_passages: int = self._count("passages")
-            self._statements = self._passage_statements()
         except (sqlite3.Error, OSError) as error:
             self.close()
             raise CorruptIndexError(f"{path} is no document store: {error}") from error
@@ -135,8 +140,9 @@ class DocumentStore:
             document_id, title, metadata, number, start, end, heading, text = record
             if document_id is None:
                 raise CorruptIndexError(f"{self._path} has no passage {row}")
+            checked_texts(self._path, document_id, title, metadata, heading, text)
             passage = Passage(f"{document_id}#{number}", document_id, text, start, end, heading)
-            found.append(StoredPassage(passage, title, _parse_metadata(metadata)))
+            found.append(StoredPassage(passage, title, parse_metadata(metadata, self._path)))
         return found
 
     def document(self, document_id: str) -> Document:
@@ -158,12 +164,13 @@ class DocumentStore:
         if record is None:
             raise UnknownDocumentError(document_id)
         title, metadata, sections, text = record
+        checked_texts(self._path, *record)
         return Document(
             document_id=document_id,
             text=text,
             title=title,
-            metadata=_parse_metadata(metadata),
-            sections=json.loads(sections),
+            metadata=parse_metadata(metadata, self._path),
+            sections=parse_sections(sections, self._path),
         )
 
     def titles(self, count: int) -> dict[str, str]:
@@ -226,20 +233,6 @@ class DocumentStore:
         while not self._idle.empty():
             self._idle.get().close()
 
-    def _passage_statements(self) -> dict[bool, str]:
-        """What looks passages up, with and without their texts; earlier stores have no headings."""
-        with self._connection() as connection:
-            columns = connection.execute(
-                "SELECT name FROM pragma_table_info('passages')"
-            ).fetchall()
-        heading = "heading" if ("heading",) in columns else "''"
-        return {key: _PASSAGES.format(heading=heading, text=text) for key, text in _TEXTS.items()}
-
-    def _count(self, table: str) -> int:
-        with self._connection() as connection:
-            (count,) = connection.execute(f"SELECT count(*) FROM {table}").fetchone()  # noqa: S608
-        return int(count)
-
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
         try:
@@ -267,28 +260,13 @@ class DocumentStore:
         return self._idle.get()
 
 
-def connect_read_only(path: Path) -> sqlite3.Connection:
-    """A connection without locks and journal, since the file is never written while it is read."""
-    connection = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode=ro&immutable=1",
-        uri=True,
-        check_same_thread=False,
-        isolation_level=None,
-    )
-    try:
-        connection.execute("PRAGMA mmap_size = 1073741824")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+def _passage_statements(connection: sqlite3.Connection) -> dict[bool, str]:
+    """What looks passages up, with and without their texts; earlier stores have no headings."""
+    columns = connection.execute("SELECT name FROM pragma_table_info('passages')").fetchall()
+    heading = "heading" if ("heading",) in columns else "''"
+    return {key: _PASSAGES.format(heading=heading, text=text) for key, text in _TEXTS.items()}
 
 
-def _parse_metadata(text: str) -> Mapping[str, Any]:
-    if text == "{}":
-        return _NO_METADATA
-    metadata: Mapping[str, Any]
-    try:
-        metadata = from_json(text)
-    except ValueError:  # the fast parser refuses deep nesting
-        metadata = json.loads(text)
-    return metadata
+def _count(connection: sqlite3.Connection, table: str) -> int:
+    (count,) = connection.execute(f"SELECT count(*) FROM {table}").fetchone()  # noqa: S608
+    return int(count)

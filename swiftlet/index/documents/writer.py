@@ -120,7 +120,7 @@ def write_documents(
             connection.execute("BEGIN")
             stored = _write(connection, documents, splitter, progress)
             connection.execute("COMMIT")
-        except sqlite3.OperationalError as error:
+        except sqlite3.DatabaseError as error:  # also of a block that cannot be read again
             raise StorageError(f"cannot write {path}: {error}") from error
         if not stored.num_documents:
             raise CollectionError("the corpus", "it has no documents")

@@ -2,7 +2,8 @@
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +21,7 @@ from swiftlet.index.columns.columns import Columns
 from swiftlet.index.columns.filters import Condition, Filter, fold
 from swiftlet.index.lexical.analysis import PIECES, VERSION, Analysis, analysis_of, version_in
 from swiftlet.index.vectors.vector_index import Mask, Rows, SearchedWords, WordQuery
+from swiftlet.manifest import Manifest
 from swiftlet.types import Embeddings, Span
 
 LEXICAL_FOLDER = "lexical"
@@ -68,8 +70,16 @@ class LexicalIndex(SearchedWords):
         self.filter: Any = None
 
     @classmethod
-    def open(cls, folder: Path, language: str, version: int = VERSION) -> "LexicalIndex":
+    def open(
+        cls,
+        folder: Path,
+        language: str,
+        version: int = VERSION,
+        names: Sequence[str] | None = None,
+    ) -> "LexicalIndex":
         """Map the files of `folder`, which `write_lexical_index` wrote, into memory.
+
+        :param names: Those that have been verified; None takes all.
 
         :raises CorruptIndexError: When it cannot be read.
         :raises StorageError: When there is no place for temporary files.
@@ -78,19 +88,25 @@ class LexicalIndex(SearchedWords):
         # tantivy locks a folder that it opens by a file in it, which fails on read-only storage.
         with _temporary_folder() as view:
             for file in folder.iterdir():
-                Path(view, file.name).symlink_to(file.absolute())
+                if names is None or file.name in names:
+                    Path(view, file.name).symlink_to(file.absolute())
             try:
-                return cls(tantivy.Index.open(view), analysis_of(language, pieces, version))
+                with _damage():
+                    return cls(tantivy.Index.open(view), analysis_of(language, pieces, version))
             except (ValueError, OSError) as error:
                 raise CorruptIndexError(f"{folder} is no lexical index: {error}") from error
 
     @classmethod
-    def of_index(cls, directory: Path, details: Mapping[str, Any]) -> "LexicalIndex | None":
-        """`open`, of an index directory whose manifest has these details, if it has words."""
+    def of_index(cls, directory: Path, manifest: Manifest) -> "LexicalIndex | None":
+        """`open`, of an index directory with this manifest, if it has words."""
+        details = manifest.details
         language = details.get("language")  # indexes had none at first
         if not language:
             return None
-        return cls.open(directory / LEXICAL_FOLDER, language, version_in(details))
+        manifest.check_listed(directory, f"{LEXICAL_FOLDER}/meta.json")
+        own = [name.split("/") for name in manifest.files]
+        names = [each[1] for each in own if len(each) == 2 and each[0] == LEXICAL_FOLDER]
+        return cls.open(directory / LEXICAL_FOLDER, language, version_in(details), names)
 
     def restricted_to(
         self, allowed: Mask, tree: Filter | None = None, columns: Columns | None = None
@@ -118,7 +134,9 @@ class LexicalIndex(SearchedWords):
         size = self.num_rows + sum(other.num_rows for other in others)
 
         def passages(words: Sequence[str]) -> dict[str, int]:
-            return {word: sum(each.doc_freq(_TEXT, word) for each in searchers) for word in words}
+            with _damage():
+                frequencies = [[each.doc_freq(_TEXT, word) for each in searchers] for word in words]
+            return dict(zip(words, map(sum, frequencies), strict=True))
 
         return counted_words(text, self.analysis, size, passages)
 
@@ -251,16 +269,30 @@ class LexicalQuery(WordQuery):
         return self._highlights(text)
 
     def _found(self, query: Any, most: int) -> tuple[Embeddings, Rows]:
-        # tantivy reserves memory for as many hits as are asked for.
-        hits = self._searcher.search(query, min(most, self._size), count=False).hits
-        scores, addresses = zip(*hits, strict=True) if hits else ((), ())
-        rows = self._searcher.fast_field_values(_ROW, addresses)
-        return np.array(scores, np.float32) / self._weight, np.array(rows, np.int64)
+        with _damage():
+            # tantivy reserves memory for as many hits as are asked for.
+            hits = self._searcher.search(query, min(most, self._size), count=False).hits
+            scores, addresses = zip(*hits, strict=True) if hits else ((), ())
+            rows = np.array(self._searcher.fast_field_values(_ROW, addresses), np.int64)
+        return np.array(scores, np.float32) / self._weight, rows
 
 
 def inverse_frequency(passages_with: int, size: int) -> float:
     """The inverse document frequency of a word in `passages_with` of `size` passages."""
     return log1p((size - passages_with + 0.5) / (passages_with + 0.5))
+
+
+@contextmanager
+def _damage() -> Iterator[None]:
+    """Refuse an altered lexical index: tantivy panics over one, which is no `Exception`."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise CorruptIndexError(
+            f"the lexical index has been altered: {error}; restore the index from a copy"
+        ) from error
 
 
 def _boolean(occur: Any, parts: list[Any]) -> Any:

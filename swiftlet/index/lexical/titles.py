@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import tantivy
 
+from swiftlet.index.documents.passages import LONGEST_TITLE
 from swiftlet.index.documents.store import DocumentStore
 from swiftlet.index.lexical.analysis import NO_LANGUAGE, FoldedAnalysis
 from swiftlet.index.lexical.folding import composed
@@ -167,6 +168,7 @@ class TitleIndex:
         return max((at for at in lengths if lengths[at] <= len(typed)), default=least)
 
     def _add(self, writer: Any, document_id: str, title: str) -> None:
+        title = title[:LONGEST_TITLE]  # each search reads a hundred titles
         if words := title.split(maxsplit=1):
             document = tantivy.Document()
             document.add_bytes(_SHOWN, title.encode())

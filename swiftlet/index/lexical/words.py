@@ -3,11 +3,10 @@
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
-from unicodedata import normalize
 
 from swiftlet.index.lexical.folding import composed, folded, inside_words
 from swiftlet.index.lexical.syllables import syllable_words
-from swiftlet.text import INVISIBLE
+from swiftlet.text import INVISIBLE, in_form
 from swiftlet.types import Span
 
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
@@ -40,7 +39,7 @@ def with_names(text: str, *, accents: bool, single: bool) -> str:
         return (_kept if len(one) <= _LONGEST_KEPT else _part)(one, accents, single)
 
     # First, since an accent may follow a letter of ASCII.
-    return _NOT_ASCII.sub(part, normalize("NFC", text))
+    return _NOT_ASCII.sub(part, in_form("NFC", text))
 
 
 def _part(text: str, accents: bool, single: bool) -> str:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from uuid import UUID
 
@@ -61,12 +62,13 @@ class GrowingWords:
         self._index = empty_index(analysis)
         self._opened = LexicalIndex(self._index, analysis)
 
-    def with_texts(self, texts: Sequence[str]) -> LexicalIndex:
+    def with_texts(self, texts: Iterable[str]) -> LexicalIndex:
         """The index with `texts` as its next rows; earlier ones stay as they are."""
-        if not texts:
+        rest = iter(texts)
+        if (first := next(rest, None)) is None:
             return self._opened
         writer = self._index.writer(_SMALL_WRITER_BYTES, 1)
-        for row, text in enumerate(texts, start=self._opened.num_rows):
+        for row, text in enumerate(chain([first], rest), start=self._opened.num_rows):
             writer.add_document(indexed_passage(self._opened.analysis, row, text))
         writer.commit()
         writer.wait_merging_threads()

@@ -74,7 +74,7 @@ class IndexWriter(Writer):
             self._clear_merge()
             manifest = load_manifest(self.index, "index")
             # Refused if the engine does not keep embeddings, which a merge needs.
-            open_index(self.index, manifest.details).embeddings(np.zeros(1, dtype=np.int64))
+            open_index(self.index, manifest).embeddings(np.zeros(1, dtype=np.int64))
             self._files = _Files(self.index)
             self._is_current = True
             self._exit.callback(self._close_files)
@@ -150,7 +150,9 @@ class IndexWriter(Writer):
             if last == files.changes.first or not files.num_documents:
                 return False
             artefact = self._working / "artefact"
+            self._clear_merge()  # nothing can be removed without a descriptor
             try:
+                self._clear_merge()  # one that failed may not have been able to
                 disk.make_directory(artefact)
                 place = self.index, artefact, last
                 if merge is None:

@@ -72,11 +72,11 @@ class Preparation:
             encoder.tokenizer, **manifest.details["splitting"], prompt=encoder.prompt
         )
         split = [[*splitter.split(document)] for document in documents]
-        texts = [
+        texts = (  # not all at once, since each has the title
             encoder_text(document.title, passage.text)
             for document, passages in zip(documents, split, strict=True)
             for passage in passages
-        ]
+        )
         embeddings = encode_texts(encoder, texts, self._threads)
         ends = np.cumsum([len(passages) for passages in split])[:-1]
         return [

@@ -9,6 +9,7 @@ from swiftlet.errors import CorruptIndexError, ManifestError, shown
 
 if TYPE_CHECKING:
     from swiftlet.index.vectors.vector_index import Engine, VectorIndex
+    from swiftlet.manifest import Manifest
 
 
 def engine_of(details: Mapping[str, Any]) -> "type[Engine]":
@@ -41,23 +42,34 @@ def index_details(engine: "type[Engine]", factory: str, index: "VectorIndex") ->
     }
 
 
-def open_index(directory: Path, details: Mapping[str, Any]) -> "VectorIndex":
-    """Open the vector index of a verified index directory by the `details` of its manifest.
+def open_index(directory: Path, manifest: "Manifest") -> "VectorIndex":
+    """Open the vector index of a verified index directory as its manifest describes it.
 
     :raises ManifestError: When the details lack the search parameters, or name an engine that this
         Swiftlet does not have.
-    :raises CorruptIndexError: When the engine cannot read the index.
+    :raises CorruptIndexError: When the engine cannot read the index, or it has other embeddings
+        than the manifest says.
     """
+    details = manifest.details
     try:
         engine = engine_of(details)
     except ManifestError as error:
         raise ManifestError(f"the index in {directory} cannot be opened: {error}") from error
+    manifest.check_listed(directory, engine.file_name)
     try:
         parameters = engine.parameters_type(**details["search_effort"])
+        expected = manifest.vectors * details["num_passages"]
     except KeyError as error:
         raise ManifestError(f"the manifest of {directory} lacks {error}") from error
     except TypeError as error:
         raise CorruptIndexError(f"{directory} is damaged: {error}") from error
-    index = of_vectors(engine.load(directory / engine.file_name), details.get("vectors", 1))
+    found = engine.load(directory / engine.file_name)
+    if (found.size, found.dim) != (expected, manifest.dim):
+        raise CorruptIndexError(
+            f"{directory / engine.file_name} has {found.size:,} embeddings of {found.dim} "
+            f"dimensions, but its manifest says {expected:,} of {manifest.dim}: restore "
+            f"{directory} from a copy, or make it again"
+        )
+    index = of_vectors(found, manifest.vectors)
     index.parameters = parameters
     return index

@@ -53,7 +53,7 @@ of the nearest lists have none of them."""
 
 # FAISS accepts these and then ends the process or never returns: a number that is zero, and graphs
 # with too few neighbours.
-_FATAL = re.compile(r"(?:[A-Za-z_]+0+|HNSW1|NSG[1-9])(?![0-9])")
+_FATAL = re.compile(r"(?:(?<![A-Za-z_])[A-Za-z_]+0+|HNSW1|NSG[1-9])(?![0-9])")
 
 
 class FaissIndex(Engine):

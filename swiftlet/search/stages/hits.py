@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 from math import inf
 from time import perf_counter
 
@@ -73,6 +74,8 @@ class Fetch:
         return True
 
 
+# More than a passage has that an encoder reads whole; a passage may be a whole document.
+_MOST_SENTENCES = 128
 _SENTENCE = re.compile(r"\S.*?(?:[.!?…](?=\s|$)|[\u3002\uff01\uff1f]|(?=\n\s*\n)|$)", re.DOTALL)
 
 
@@ -104,7 +107,8 @@ class Highlight:
         encoder = search.generation.parts.encoder
         asked = encoder.encode([search.request.query])[0]
         for hit in search.hits:
-            spans = [found.span() for found in _SENTENCE.finditer(hit.passage.text)]
+            sentences = islice(_SENTENCE.finditer(hit.passage.text), _MOST_SENTENCES)
+            spans = [found.span() for found in sentences]
             if not spans:
                 yield ()
                 continue

@@ -41,7 +41,8 @@ class Place:
         with extra("arrow"):
             from pyarrow import ArrowException, fs
         self._errors = ArrowException, OSError
-        self.name = re.sub("(?<=://).*@", "", place.partition("?")[0])  # without a password
+        scheme, colon, path = place.partition("?")[0].partition("://")
+        self.name = f"{scheme}{colon}{path.rpartition('@')[2]}"  # without a password
         try:
             if _IS_ADDRESS.match(place):
                 files, path = fs.FileSystem.from_uri(place)
@@ -118,7 +119,7 @@ class BulkInsert:
                 number = self._place.write(name, schema, batches)
                 files = [self._place.for_server(name)]
                 task = self._collection.call(
-                    "do_bulk_insert", slow=True, partition_name="", files=files
+                    "do_bulk_insert", slow=True, once=True, partition_name="", files=files
                 )
             done += number
             waiting.append((name, task, number))

@@ -42,7 +42,14 @@ _NOT_FOUND = 100
 _CHECK = ": check that it runs, the host, the port, and whether it has TLS (milvus+tls://)"
 _REFUSALS = ("UNAUTHENTICATED", "PERMISSION_DENIED")
 _REFUSING = ("auth check failure", "unauthenticated", "permission deny", "privilege")
-_NO_DATABASE = re.compile(r"database[: ]?\S* (does )?not (found|exist)")
+_NO_DATABASE = re.compile(r"database[: ]?\S{0,255} (does )?not (found|exist)")
+
+
+class _Once(float):
+    """A timeout of one call; to the client, which asks whether it may call again, it is over."""
+
+    def __le__(self, _: float) -> bool:
+        return True
 
 
 class Collection:
@@ -82,9 +89,15 @@ class Collection:
             logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
         return client
 
-    def call(self, method: str, *, slow: bool = False, **arguments: Any) -> Any:
-        """Call a method of the client on this collection.
+    def call(self, method: str, **arguments: Any) -> Any:
+        """Call a method of the client on this collection; as `ask`."""
+        return self.ask(method, collection_name=self.address.collection, **arguments)
 
+    def ask(self, method: str, *, slow: bool = False, once: bool = False, **arguments: Any) -> Any:
+        """Call a method of the client.
+
+        :param slow: Wait longer for the answer.
+        :param once: Do not ask again if no answer comes: the server may have done it already.
         :raises IndexServerTimeoutError: When the deadline of the search passes first.
         :raises IndexServerError: When the server is away, or refuses.
         :raises InvalidArgumentError: When there is no such collection, or the token is refused.
@@ -92,18 +105,14 @@ class Collection:
         seconds = seconds_left()
         if seconds <= 0:
             raise IndexServerTimeoutError("the deadline passed before the index was searched")
-        longest = SLOW_SECONDS if slow else LONGEST_SECONDS
+        longest = min(SLOW_SECONDS if slow else LONGEST_SECONDS, seconds)
         try:
             client = self.client
             if not hasattr(client, method):
                 # The client has no bulk inserts, but its connection has.
                 client = client._get_connection()  # noqa: SLF001
                 arguments["context"] = CallContext(self.address.database)
-            return getattr(client, method)(
-                collection_name=self.address.collection,
-                timeout=min(longest, seconds),
-                **arguments,
-            )
+            return getattr(client, method)(timeout=_Once(longest) if once else longest, **arguments)
         except _ERRORS as error:
             found = self._error(method, error)
             if isinstance(found, IndexServerAwayError):
@@ -113,13 +122,16 @@ class Collection:
 
     def is_lite(self) -> bool:
         """Whether the server is Milvus Lite."""
-        return str(self.client.get_server_version()).startswith("milvus_lite")
+        return self._version().startswith("milvus_lite")
 
     def is_old(self) -> bool:
         """Whether the server is older than 2.4: without sparse vectors and inverted indexes."""
-        found = re.fullmatch(r"v?(\d+)\.(\d+)\b.*", self.client.get_server_version())
+        found = re.fullmatch(r"v?(\d+)\.(\d+)\b.*", self._version())
         is_new = found is not None and (int(found[1]), int(found[2])) >= (2, 4)
         return not is_new and not self.is_lite()
+
+    def _version(self) -> str:
+        return str(self.ask("get_server_version"))
 
     def exists(self) -> bool:
         """Whether the server has the collection."""

@@ -33,7 +33,7 @@ from swiftlet.servers.milvus.target import MilvusTarget
 from swiftlet.servers.milvus.words import WordCounts, WordStatistics, word_vectors
 from swiftlet.servers.parts import ServerIndex
 from swiftlet.servers.pull import Pulled
-from swiftlet.servers.writer import ServerWriter
+from swiftlet.servers.writer import ServerWriter, told
 from swiftlet.types import Document, Embeddings
 
 _SECONDS_TO_LOAD = 60.0
@@ -142,7 +142,7 @@ class MilvusWriter(ServerWriter):
         self._collection = Collection(address)
         self._writing = Lock()
         self._counts: WordCounts | None = None
-        self.manifest()
+        self._manifest_now()
 
     @property
     @override
@@ -155,12 +155,12 @@ class MilvusWriter(ServerWriter):
 
     @override
     def append(self, changes: Sequence[Change], prepared_for: Manifest) -> Changed:
-        """First all new passages are written, then those that are left over are deleted.
+        """First all new passages are written, then those that documents have no more are deleted.
 
         :raises IndexServerError: When the server refuses, or another document has the row of one.
         """
         put = [(document, change) for change in changes if (document := change.document)]
-        with self._writing:
+        with told() as batch, self._writing:
             description = self._collection.description()
             self._check_fit(manifest_of(description, self.place), prepared_for)
             before = self._passages_of([change.document_id for _, change in put])
@@ -177,21 +177,19 @@ class MilvusWriter(ServerWriter):
             if words is not None:
                 self._counts = self._counts or WordCounts(self.place)
                 self._counts.note_new(rows)
-            self._collection.call("upsert", data=rows)
-            left_over = [
-                schema.row_of(change.document_id, number)
-                for _, change in put
-                for number in range(len(change.passages), before.get(change.document_id, 0))
-            ]
-            self._remove(left_over)
+            left_over = [*_left_over(rows, before)]
+            batch.is_sent = True
+            self._collection.call("upsert", data=[*rows, *left_over])
+            self._remove([row[schema.ROW] for row in left_over])
             self._make_visible()
             self.change += len(put)
         return Changed(len(put), self.change)
 
     @override
     def _delete(self, document_ids: Sequence[str]) -> Mapping[str, int]:
-        with self._writing:
+        with told() as batch, self._writing:
             gone = self._passages_of(document_ids)
+            batch.is_sent = bool(gone)
             self._remove(
                 [schema.row_of(each, n) for each, count in gone.items() for n in range(count)]
             )
@@ -208,11 +206,20 @@ class MilvusWriter(ServerWriter):
         self._collection.rows([0], [schema.DOCUMENT_ID], exactly=True)
 
     def _passages_of(self, document_ids: Sequence[str]) -> dict[str, int]:
-        """The number of passages of those documents that exist."""
-        firsts = [schema.row_of(document_id, 0) for document_id in document_ids]
-        found = self._collection.rows(firsts, [schema.DOCUMENT_ID, schema.PASSAGES], exactly=True)
-        counts = {row[schema.DOCUMENT_ID]: row[schema.PASSAGES] for row in found.values()}
-        return {each: counts[each] for each in document_ids if each in counts}
+        """The number of passages of those documents that exist.
+
+        Behind them, there are passages that a cut has left over; they have the earlier number.
+        """
+        counts: dict[str, int] = {}
+        ends = dict.fromkeys(document_ids, 0)
+        while ends:
+            rows = [schema.row_of(*end) for end in ends.items()]
+            fields = [schema.DOCUMENT_ID, schema.PASSAGES]
+            found = self._collection.rows(rows, fields, exactly=not counts).values()
+            numbers = {row[schema.DOCUMENT_ID]: row[schema.PASSAGES] for row in found}
+            ends = {each: numbers[each] for each, end in ends.items() if numbers.get(each, 0) > end}
+            counts |= ends
+        return counts
 
     def _check_rows(self, owners: dict[int, str]) -> None:
         """Refuse passages whose rows belong to another document: their hashes are the same."""
@@ -222,6 +229,22 @@ class MilvusWriter(ServerWriter):
                     f"the documents {shown(owners[row])} and {shown(other)} have the same hash: "
                     "give one of them another id"
                 )
+
+
+def _left_over(rows: Sequence[Row], before: Mapping[str, int]) -> Iterator[Row]:
+    """Of each document, the rows that had earlier passages and have none now.
+
+    They are copies of the new first passage: if a cut leaves them, searches find nothing else by
+    them.
+    """
+    for row in rows:
+        if row[schema.NUMBER] == 0:
+            document_id = row[schema.DOCUMENT_ID]
+            end = before.get(document_id, 0)
+            for number in range(row[schema.PASSAGES], end):
+                place = schema.row_of(document_id, number)
+                changed = {schema.ROW: place, schema.NUMBER: number, schema.PASSAGES: end}
+                yield {**row, **changed}
 
 
 def manifest_at(address: Address) -> Manifest:

@@ -242,13 +242,22 @@ class MilvusTarget(Target):
         number = 0
         while batch := [*islice(rows, _BATCH_ROWS)]:
             # What was written after the last note is there already.
-            resumed = self._again and number < _NOTED_BATCHES
-            self.collection.call("upsert" if resumed else "insert", slow=True, data=batch)
+            self._write_batch(batch, is_new=not self._again or number >= _NOTED_BATCHES)
             done, number = done + len(batch), number + 1
             progress.advance(len(batch))
             if number % _NOTED_BATCHES == 0:
                 self.set_state(f"{done}")
         self.set_state(f"{done}")
+
+    def _write_batch(self, batch: list[Row], *, is_new: bool) -> None:
+        """Insert rows, or write them over those that may be there."""
+        if is_new:
+            try:
+                self.collection.call("insert", slow=True, once=True, data=batch)
+            except IndexServerError:
+                is_new = False  # the answer may be lost, and two inserts would make two rows
+        if not is_new:
+            self.collection.call("upsert", slow=True, data=batch)
 
     @override
     def index(self, total: int, index_type: str | None, progress: Progress) -> None:

@@ -22,7 +22,7 @@ from swiftlet.servers.postgres.rows import COLUMNS, Numbered, check_document, wo
 from swiftlet.servers.postgres.table import State, Table, can_keep
 from swiftlet.servers.postgres.target import PostgresTarget
 from swiftlet.servers.pull import Pulled
-from swiftlet.servers.writer import ServerWriter
+from swiftlet.servers.writer import ServerWriter, told
 from swiftlet.types import Embeddings
 
 _BATCH_DOCUMENTS = 100
@@ -90,8 +90,9 @@ class PostgresWriter(ServerWriter):
     def __init__(self, address: Address, preparation: Preparation) -> None:
         super().__init__(address, preparation)
         self._table = Table(address)
-        self.manifest()
-        self.change = self._table.seen()[1].change
+        _, state = self._table.seen()
+        state.manifest_at(address)
+        self.change = state.change
 
     @property
     @override
@@ -105,7 +106,7 @@ class PostgresWriter(ServerWriter):
     @override
     def append(self, changes: Sequence[Change], prepared_for: Manifest) -> Changed:
         table = self._table
-        with table.transaction(_LONGEST_SECONDS) as connection:
+        with told() as batch, table.transaction(_LONGEST_SECONDS) as connection:
             state = table.lock(connection)
             manifest = state.manifest_at(self.place)
             self._check_fit(manifest, prepared_for)
@@ -121,18 +122,20 @@ class PostgresWriter(ServerWriter):
             write(table, connection, new, words_in(state, manifest))
             connection.execute(table.sql(_COUNT_NEW_WORDS), [[each.number for each in new]])
             counts = len(new) - len(gone), passages - sum(gone.values())
-            change = self._note(connection, state, *counts, new=len(new), changed=len(new))
-        self.change = change
+            self._note(connection, *counts, new=len(new), changed=len(new))
+            batch.is_sent = True
+        self.change = state.change + len(new)
         return Changed(len(new), self.change)
 
     @override
     def _delete(self, document_ids: Sequence[str]) -> Mapping[str, int]:
-        with self._table.transaction(_LONGEST_SECONDS) as connection:
+        with told() as batch, self._table.transaction(_LONGEST_SECONDS) as connection:
             state = self._table.lock(connection)
             gone = self._remove(connection, document_ids)
             counts = -len(gone), -sum(gone.values())
-            change = self._note(connection, state, *counts, new=0, changed=len(gone))
-        self.change = change
+            self._note(connection, *counts, new=0, changed=len(gone))
+            batch.is_sent = True
+        self.change = state.change + len(gone)
         return gone
 
     @override
@@ -153,13 +156,11 @@ class PostgresWriter(ServerWriter):
         return {document_id: passages for _, document_id, passages in found}
 
     def _note(
-        self, connection: Connection, state: State, documents: int, passages: int,
-        *, new: int, changed: int,
-    ) -> int:  # fmt: skip
-        """Count what has changed; the number of the last change."""
+        self, connection: Connection, documents: int, passages: int, *, new: int, changed: int
+    ) -> None:
+        """Count what has changed."""
         values = documents, passages, new, changed
         connection.execute(self._table.sql(_COUNT), values)
-        return state.change + changed
 
 
 def manifest_at(address: Address) -> Manifest:

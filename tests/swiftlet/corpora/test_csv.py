@@ -26,6 +26,36 @@ def read(
 
 
 @pytest.mark.parametrize(
+    "content",
+    [
+        '"id"\t"text"\n"1"\t"a ""b"""\n', "'id'\t'text'\n'1'\t'a \"b\"'\n",
+        'id\ttext\n1\ta "b"\n'.encode("utf-16"), 'id\ttext\n1\ta "b"\n'.encode("utf-16-be"),
+        '\ufeffid\ttext\r\n1\ta "b"\r\n', ' id \t text\n1\ta "b"\n', 'n\ttext\tid\n\ta "b"\t1',
+    ],
+)  # fmt: skip
+def test_a_head_of_tabs_is_recognised(content: str | bytes, tmp_path: Path) -> None:
+    (found,), _ = read(tmp_path, content, "rows.tsv")
+    assert (found.document_id, found.text) == ("1", 'a "b"')
+
+
+@pytest.mark.parametrize(
+    ("content", "texts"),
+    [
+        ("id,text,\n1,a,\n2,b,\n", ["a", "b"]),  # a comma at the end of each line
+        ("id,text\r1,a\r2,b\r", ["a", "b"]),
+        ('id,text\n1,"a"\n2,"b', ["a"]),
+        ("id,text\n1,a\x1a\n\n\n2,b", ["a\x1a", "b"]),
+        (" id ,text , n \n1,a,5\n", ["a"]),
+        ("text\na\na\n", ["a", "a"]),
+    ],
+)
+def test_files_of_other_programs_are_read(content: str, texts: list[str], tmp_path: Path) -> None:
+    found, _ = read(tmp_path, content)
+    assert [each.text for each in found] == texts
+    assert {name for each in found for name in each.metadata} <= {"n"}
+
+
+@pytest.mark.parametrize(
     ("content", "said"),
     [
         ("id;text;year\n1;a, b;5\n2;c, d;6\n", "with semicolons between the columns"),

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from swiftlet.corpora.collections import read_documents
 from swiftlet.corpora.lines import SkippedLines
 from swiftlet.corpora.rows import documents_of, qrels_of, queries_of
 from swiftlet.errors import CollectionError
@@ -46,6 +47,30 @@ def read(table: pa.Table, folder: Path) -> tuple[list[Any], SkippedLines]:
     return found, skipped
 
 
+# Columns of Arrow's format that Parquet does not have.
+@pytest.mark.parametrize(
+    ("column", "stored"),
+    [
+        (pa.array([[1], [2, 3]], pa.list_view(pa.int32())), [[1], [2, 3]]),
+        (pa.RunEndEncodedArray.from_arrays([1, 2], ["x", None]), ["x", None]),
+        (pa.UnionArray.from_sparse(pa.array([0, 1], pa.int8()), [pa.array([1, 2]), pa.array("pq")]),
+         [1, "q"]),
+        (pa.array([(1, 2, 3), None], pa.month_day_nano_interval()), [[1, 2, 3], None]),
+        (pa.array(["x", "y"], pa.string_view()), ["x", "y"]),
+        (pa.nulls(2), [None, None]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("new", [pa.ipc.new_file, pa.ipc.new_stream])
+def test_columns_of_arrow_are_stored(
+    column: Any, stored: list[Any], new: Any, tmp_path: Path
+) -> None:
+    table = pa.table({"id": ["1", "2"], "text": ["a", "b"], "c": column})
+    with new(str(tmp_path / "a.arrow"), table.schema) as writer:
+        writer.write_table(table)
+    found = read_documents(tmp_path / "a.arrow")
+    assert [each.metadata.get("c") for each in found] == stored
+
+
 @pytest.mark.parametrize("pandas_is_missing", [False, True])
 @pytest.mark.parametrize(
     ("values", "kind", "stored"),
@@ -74,6 +99,11 @@ def read(table: pa.Table, folder: Path) -> tuple[list[Any], SkippedLines]:
         (["a", "b", "a"], pa.dictionary(pa.int8(), pa.string()), ["a", "b", "a"]),
         ([1.5], pa.float16(), [1.5]),
         ([{"a": [{"b": 1}]}], None, [{"a": [{"b": 1}]}]),
+        ([[("k", 1), ("k", 2)]], pa.map_(pa.string(), pa.int8()), [[["k", 1], ["k", 2]]]),
+        ([5e-324, -0.0], pa.float64(), [5e-324, 0]),
+        ([Decimal("12345678901234567890.50")], pa.decimal256(40, 2), ["12345678901234567890.50"]),
+        ([-1], pa.timestamp("us"), ["1969-12-31T23:59:59.999999"]),
+        ([0], pa.timestamp("s", "+05:45"), ["1970-01-01T05:45:00+05:45"]),
     ],
 )  # fmt: skip
 def test_the_values_of_a_column_are_stored(

@@ -5,6 +5,7 @@ import sqlite3
 import subprocess
 import threading
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 import swiftlet
 from swiftlet.encoders import LOOKUP_QUERY_ENCODER
 from swiftlet.index.changes.log import CHANGES_FILE
+from swiftlet.manifest import describe_files, read_manifest, write_manifest
 
 
 def restored(archive: Path, place: Path) -> Path:
@@ -111,6 +113,18 @@ def test_altered_changes_and_those_of_another_index_give_no_snapshot(index, tmp_
     with pytest.raises(swiftlet.CorruptArtefactError, match="belongs to another index"):
         swiftlet.snapshot(other, tmp_path / "index.tar")
     assert {*tmp_path.iterdir()} == {index, other}
+
+
+def test_a_snapshot_copies_no_file_from_outside_the_index(index, tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    (index / "more").symlink_to(secret)
+    manifest = read_manifest(index)
+    files = {**manifest.files, **describe_files(index, ["more"])}
+    write_manifest(index, replace(manifest, files=files))
+    with pytest.raises(swiftlet.CorruptArtefactError, match=r"more is a link to .*secret, which"):
+        swiftlet.snapshot(index, tmp_path / "index.tar")
+    assert {*tmp_path.iterdir()} == {index, secret}
 
 
 def test_a_snapshot_inside_its_index_is_refused(index, tmp_path):

@@ -211,6 +211,16 @@ def test_the_sentence_nearest_in_meaning_is_marked(tmp_path, mode):
             assert [hit.passage.text[start:end] for start, end in hit.highlights] == [answer]
 
 
+def test_the_first_128_sentences_of_a_whole_document_are_compared(tmp_path):
+    text = "No. " * 127 + "Volcanoes throw out molten rock. Lava comes from volcanoes."
+    index = tmp_path / "index"
+    build_index([Document("all", text)], DEFAULT_ENCODER, index, BuildSettings(truncate=True))
+    with Searcher.open(index, DEFAULT_ENCODER) as opened:
+        (hit,) = opened.search("lava comes from volcanoes", highlight="sentence").hits
+    ((start, end),) = hit.highlights
+    assert hit.passage.text[start:end] == "Volcanoes throw out molten rock."
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

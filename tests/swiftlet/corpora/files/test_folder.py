@@ -98,6 +98,23 @@ def sections(document: Document) -> list[str]:
     return [document.text[start:end] for start, end, _ in document.sections]
 
 
+@pytest.mark.parametrize("name", ["a.html", "a.md", "a.txt", "a.jsonl", "a.csv", "a.tsv"])
+def test_a_file_of_gzip_is_read_whatever_its_suffix(name: str, tmp_path: Path) -> None:
+    tables = {
+        ".jsonl": b'{"id": "1", "text": "words"}',
+        ".csv": b"id,text\n1,words\n",
+        ".tsv": b"id\ttext\n1\twords\n",
+    }
+    path = tmp_path / name
+    content = tables.get(path.suffix, b"words\n")
+    path.write_bytes(gzip.compress(content[:9]) + gzip.compress(content[9:]))  # two members
+    (found,) = read_documents(path)
+    assert found.text.strip() == "words"
+    path.write_bytes(gzip.compress(content)[:-9])
+    with pytest.raises(CollectionError, match=rf"{name}: cannot be read: Compressed file ended"):
+        list(read_documents(path))
+
+
 def test_a_web_page_is_its_main_text_cut_at_headings(tmp_path: Path) -> None:
     (tmp_path / "ferns.html").write_text(PAGE)
     document = only(tmp_path / "ferns.html")

@@ -11,6 +11,7 @@ from matplotlib.backends.backend_pdf import PdfPages
 from matplotlib.figure import Figure
 
 from swiftlet.corpora.files.pdf import cleaned, pdf_parts, whole_words
+from swiftlet.corpora.files.text import Part
 from swiftlet.errors import CollectionError
 
 
@@ -88,6 +89,71 @@ def test_signs_become_words(text: str, known: str, words: str) -> None:
 def test_parts_of_divided_words_are_not_known_but_parts_of_compounds_are() -> None:
     found = {*whole_words("infor\ufffemation well-known so\xadmething")}
     assert found == {"well-known", "well", "known"}
+
+
+def plain_pdf(
+    content: bytes, title: bytes = b"()", differences: bytes = b"", *more: bytes
+) -> bytes:
+    """A page of this content, with a font F; its objects from 8 on are more."""
+    objects = [
+        b"<< /Type /Catalog /Pages 2 0 R >>",
+        b"<< /Type /Pages /Kids [4 0 R] /Count 1 >>",
+        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding << /BaseEncoding "
+        b"/WinAnsiEncoding /Differences [65 " + differences + b"] >> >>",
+        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 5 0 R /Resources 7 0 R >>",
+        b"<< /Length %d >>\nstream\n%s\nendstream" % (len(content), content),
+        b"<< /Title " + title + b" >>",
+        b"<< /Font << /F 3 0 R >> /XObject << /X 8 0 R >> >>",
+        *more,
+    ]
+    body, places = b"%PDF-1.7\n", []
+    for number, each in enumerate(objects, start=1):
+        places.append(b"%010d 00000 n \n" % len(body))
+        body += b"%d 0 obj\n%s\nendobj\n" % (number, each)
+    table = b"xref\n0 %d\n0000000000 65535 f \n" % (len(objects) + 1) + b"".join(places)
+    trailer = b"trailer << /Size %d /Root 1 0 R /Info 6 0 R >>" % (len(objects) + 1)
+    return body + table + trailer + b"\nstartxref\n%d\n%%%%EOF" % len(body)
+
+
+AT = b"BT /F 12 Tf 50 700 Td "
+FORM = AT + b"(in a form) Tj ET"
+
+
+# Ways to show text in ISO 32000: sections 9.3, 9.4, 9.6, 8.10 and 14.9.4.
+@pytest.mark.parametrize(
+    ("content", "differences", "text"),
+    [
+        (AT + b"(infor\\255) Tj 0 -14 Td (mation) Tj ET", b"", "information"),
+        (AT + b"(self-) Tj 0 -14 Td (made and self-made) Tj ET", b"", "self-made and self-made"),
+        (AT + b"[(W)80(A)120(VE) -600 (two)] TJ ET", b"", "WAVE two"),
+        (AT + b"10 Tc (spaced) Tj ET", b"", "spaced"),
+        (AT + b"3 Tr (as OCR hides it) Tj ET", b"", "as OCR hides it"),
+        (AT + b"(oBce A) Tj ET", b"/fi /ffi", "office fi"),
+        (AT + b"(A\\240B) Tj ET", b"/uni0041 /u00042", "A B"),
+        (b"/Span << /ActualText <FEFF00E9> >> BDC " + AT + b"(x) Tj ET EMC", b"", "é"),
+        (b"/X Do", b"", "in a form"),
+    ],
+)
+def test_text_is_read_in_each_way_to_show_it(content: bytes, differences: bytes, text: str) -> None:
+    form = (
+        b"<< /Type /XObject /Subtype /Form /BBox [0 0 612 792] /Resources << /Font << /F 3 0 R >> "
+        b">> /Length %d >>\nstream\n%s\nendstream" % (len(FORM), FORM)
+    )
+    (part,) = pdf_parts(Path("a.pdf"), plain_pdf(content, b"()", differences, form))
+    assert isinstance(part, Part)
+    assert part.text == text
+
+
+@pytest.mark.parametrize(
+    ("title", "shown"),
+    [(b"(\xef\xbb\xbf\xc3\xa9t\xc3\xa9)", "été"), (b"(\\222 \\204 \\240)", "™ — €"),
+     (b"<4142>", "AB"), (b"(a\\(b\\)\\\nc)", "a(b)c"), (b"<feff00e9>", "é"),
+     (b"[(x)]", "a"), (b"6 0 R", "a")],
+)  # fmt: skip
+def test_a_title_has_any_encoding_of_pdf(title: bytes, shown: str) -> None:
+    (part,) = pdf_parts(Path("a.pdf"), plain_pdf(FORM, title))
+    assert isinstance(part, Part)
+    assert part.title == shown
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,7 @@ def test_what_is_no_front_matter_is_text(content: str, tmp_path: Path) -> None:
         ("title:", "notes"),
         ("title: ~\nslug: x", "notes"),
         ("title: [a, list]", "notes"),
+        ("Title: In capitals\nDate: 2020-01-01", "In capitals"),
         ("{title: In braces, draft: true}", "In braces"),
         ("title: A\n...", "A"),
     ],
@@ -101,6 +102,22 @@ def test_headings_have_their_names(line: str, name: str) -> None:
     assert [heading.name for heading in headings(line)] == [name]
 
 
+# Blocks of HTML in CommonMark, section 4.6, kinds 1 and 2.
+@pytest.mark.parametrize(
+    "block",
+    [
+        "<!-- # inside\n# inside\n-->", "<!--\n\n# inside\n--> # inside", "<!-- a -->",
+        "<pre>\n# inside\n</pre>", "<script>\nx\n===\n</SCRIPT>",
+        "  <style media=a>\n# a\n</style>",
+        "<textarea>\n\n```\n# inside\n</textarea>",
+    ],
+)  # fmt: skip
+def test_comments_and_code_of_html_have_no_headings(block: str) -> None:
+    found = [each.name for each in headings(f"# before\n\n{block}\n# after\n\n    <!--\n# last")]
+    assert found == ["before", "after", "last"]
+    assert [each.name for each in headings("```\n<!--\n```\n# after")] == ["after"]
+
+
 @pytest.mark.parametrize(
     ("content", "names"),
     [
@@ -124,6 +141,13 @@ def test_code_ends_at_a_fence_that_is_at_least_as_long(content: str, names: list
         ("Ğ".encode("cp1254") + b"\xfeu", "Ğşu", "Windows-1254"),
         ("Привет, мир. Обычный текст.".encode("cp1251"), None, "Windows-1251"),
         ("Привет, мир. Это обычный русский текст о погоде.".encode("koi8-r"), None, "KOI8-R"),
+        ("שלום עולם".encode("cp1255"), "שלום עולם", "Windows-1255"),
+        ("<b>ירושלים</b> 2026".encode("cp1255"), None, "Windows-1255"),
+        ("id,text\n1,ספרים\n2,לחם\n".encode("cp1255"), None, "Windows-1255"),
+        ("Столица мира".encode("cp1251"), "Столица мира", "Windows-1251"),
+        ("Библиотека открыта".encode("cp1251"), None, "Windows-1251"),
+        ("id,text\n1,книги\n2,города\n".encode("cp1251") * 9, None, "Windows-1251"),
+        ("בְּרֵאשִׁית בָּרָא אֱלֹהִים".encode("cp1255"), "בְּרֵאשִׁית בָּרָא אֱלֹהִים", "Windows-1255"),
         ("Příliš žluťoučký kůň".encode("cp1250"), "Příliš žluťoučký kůň", "Windows-1250"),
         ("これは日本語の文章です。天気がいいですね。".encode("shift_jis"), None, "SHIFT-JIS"),
         ("Plain text.".encode("utf-16"), "Plain text.", "UTF-16"),
@@ -226,3 +250,10 @@ def test_the_time_grows_with_the_text(start: str, piece: str, tmp_path: Path) ->
         text_part(tmp_path / "a.md", f"{start}{piece * count}x\n---\n".encode(), print)
 
     assert grows_evenly(read, 20_000)
+
+
+def test_the_parts_below_a_long_heading_have_its_beginning(tmp_path: Path) -> None:
+    text = f"# {'h' * 1_000_000}\n" + f"## a\n{'word ' * 50}\n" * 2_000
+    part = text_part(tmp_path / "a.md", f"---\ntitle: t\n---\n{text}".encode(), print)
+    assert len(part.sections) == 2_001
+    assert part.sections[-1].heading == f"{'h' * 1_000} > a"

@@ -152,6 +152,46 @@ def test_loose_text_at_the_beginning_is_not_lost() -> None:
     assert all(f"word{n} of" in part.text for n in range(20))
 
 
+def of_body(body: str) -> tuple[str, str]:
+    (part,) = web_parts(Path("page.html"), f"<html><body>{body}</body></html>".encode())
+    return part.title, " ".join(part.text.split())
+
+
+# Mixed content as the HTML standard allows it: text and phrasing content beside blocks.
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ("<p>a</p>loose<br>more<div>b</div>", "a loose more b"),
+        ("<section><p>a</p></section><b>bold</b> tail", "a **bold** tail"),
+        ("<blockquote><time>1999</time><p>a</p></blockquote>", "1999 a"),
+        ("<ul><li>one<div>two</div>three<p>four</p>five</li></ul>", "- one two three four five"),
+        ("<p>a <ruby>漢<rp>(</rp><rt>kan</rt><rp>)</rp></ruby> b</p>", "a 漢(kan) b"),
+        ("<hgroup><p>over</p><h1>Head</h1></hgroup><p>a</p>", "over # Head a"),
+        ("<search><p>a</p></search><p>b <output>4</output> <data value=1>c</data></p>", "a b 4 c"),
+        ("<p>short <a name=x></a>text</p><p>b</p>", "short text b"),
+        ("<h2><a id=x></a>Head</h2><p>a</p><h2>B</h2><p>b</p>", "## Head a ## B b"),
+        ("<table><tr><td>a<search>b<p><time>5 May</time></p></search></table>", "| a b 5 May |"),
+        ("<fieldset>x<code></code>y</fieldset><p>a</p>", "xy a"),
+        ("<main><address>a <a href=b>b</a><p>c</p></address></main>", "a b c"),
+    ],
+)
+def test_text_beside_blocks_is_read(body: str, text: str) -> None:
+    assert of_body(body)[1] == text
+
+
+def test_a_paragraph_that_looks_like_a_heading_is_none() -> None:
+    body = "<p># no heading</p><p>a</p><h2>Head</h2><p>b</p>"
+    assert of_body(body) == ("Head", "\\# no heading a ## Head b")
+    deep = "<div>" * 250
+    assert of_body(f"{deep}<p># no heading</p><p>a</p>") == ("page", "\\# no heading a")
+
+
+def test_lists_within_lists_of_a_deep_page_are_lists() -> None:
+    page = f"<html><body>{'<div>' * 250}<ol><li>a<ul><li>b<li><p>c</ul><li>d</ol>e"
+    (part,) = web_parts(Path("page.html"), page.encode())
+    assert part.text == "- a\n\n  - b\n\n  - c\n\n- d\n\ne"
+
+
 MARKDOWN = st.text("a_*`[]<\\\n #", max_size=20)
 
 
@@ -196,7 +236,9 @@ def test_any_page_is_read_without_an_error(pieces: list[str]) -> None:
         assert part.text.strip()
 
 
-@pytest.mark.parametrize("piece", ["<p>w</p>", "w_ ", "<pre>```\nx</pre>", "<p>`a</p>", "<b>x</b>"])
+@pytest.mark.parametrize(
+    "piece", ["<p>w</p>", "w_ ", "<pre>```\nx</pre>", "<p>`a</p>", "<b>x</b>", "a<sup>x</sup>"]
+)
 def test_the_time_grows_with_the_page(piece: str) -> None:
     def read(count: int) -> None:
         list(web_parts(Path("page.html"), f"<html><body>{piece * count}</body></html>".encode()))

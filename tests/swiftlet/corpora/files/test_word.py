@@ -1,8 +1,9 @@
 """What a reader of a Word file sees is read, and nothing else."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
-from zipfile import ZipFile
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import docx
 import pytest
@@ -10,10 +11,12 @@ from docx.opc.constants import CONTENT_TYPE, RELATIONSHIP_TYPE
 from docx.opc.packuri import PackURI
 from docx.opc.part import Part
 from docx.oxml import parse_xml
+from docx.oxml.ns import qn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swiftlet.corpora.collections import read_documents
+from swiftlet.corpora.lines import SkippedLines
 from swiftlet.errors import CollectionError
 from tests.growth import grows_evenly
 
@@ -47,6 +50,12 @@ def sdt(content: str) -> str:
 
 def box(content: str) -> str:
     return f"<wps:txbx><w:txbxContent>{content}</w:txbxContent></wps:txbx>"
+
+
+MERGED = "<w:tc><w:tcPr><w:{}/></w:tcPr>{}</w:tc>"
+MARK, CODE = '<w:r><w:fldChar w:fldCharType="{}"/></w:r>', "<w:r><w:instrText>X</w:instrText></w:r>"
+BEGIN, SEPARATE, END = map(MARK.format, ("begin", "separate", "end"))
+FIELD = f"{BEGIN}{CODE}{BEGIN}{CODE}{SEPARATE}{R.format('5 May')}{END}{END}"
 
 
 def text_of(folder: Path, body: str, notes: dict[str, str] | None = None) -> str:
@@ -139,6 +148,12 @@ def test_visible_text_is_read_once_in_all_that_it_may_stand_in(
         (f"<w:p><w:pPr><w:outlineLvl w:val='1'/></w:pPr>{R.format('Head')}</w:p>", "## Head"),
         (f"<w:p><w:pPr><w:outlineLvl w:val='9'/></w:pPr>{R.format('Body')}</w:p>", "Body"),
         (f"<w:tbl>{row(ONE + TWO, P.format('three'))}</w:tbl>", "| one two | three |"),
+        (f"<w:tbl><w:tr>{cell(ONE)}{MERGED.format('cellDel', TWO)}</w:tr></w:tbl>", "| one |"),
+        (f"<w:tbl><w:tr>{MERGED.format('cellIns', TWO)}</w:tr></w:tbl>", "| two |"),
+        (f"<w:p>{FIELD}</w:p>", "5 May"),
+        (P.format("# no heading") + P.format("```") + P.format("#5"),
+         "\\# no heading\n\n\\```\n\n#5"),
+        ("<w:p><w:r><w:t>a</w:t><w:br/><w:t># b</w:t></w:r></w:p>", "a\n\\# b"),
     ],
 )  # fmt: skip
 def test_signs_are_read_and_deleted_text_is_not(body: str, text: str, tmp_path: Path) -> None:
@@ -153,6 +168,47 @@ def test_strict_open_xml_is_refused_with_the_way_out(tmp_path: Path) -> None:
             new.writestr(name, old.read(name).replace(usual, strict))
     with pytest.raises(CollectionError, match=r"Strict Open XML, .*: save it as an ordinary"):
         list(read_documents(tmp_path / "b.docx"))
+
+
+@pytest.mark.parametrize(("words", "count"), [("", 1), ("words", 1), ("words", 2)])
+def test_embedded_files_are_named_as_left_out(words: str, count: int, tmp_path: Path) -> None:
+    document = docx.Document()
+    document.add_paragraph(words)
+    for _ in range(count):
+        document.element.body.append(parse_xml(f"<w:altChunk {NAMES}/>"))
+    document.save(str(tmp_path / "a.docx"))
+    skipped = SkippedLines()
+    files = "an embedded file is" if count == 1 else "2 embedded files are"
+    problem = f"a.docx: {files} not read (altChunk): open it in Word and save it again"
+    if words:
+        (found,) = read_documents(tmp_path / "a.docx", skipped=skipped)
+        assert found.text == words
+        assert skipped.messages == [f"{tmp_path}/{problem}"]
+    else:
+        with pytest.raises(CollectionError, match=re.escape(problem)):
+            list(read_documents(tmp_path / "a.docx", skipped=skipped))
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "iso-8859-1", "utf-8-sig"])
+@pytest.mark.parametrize("place", ["word/document.xml", "word/document22.xml"])
+def test_the_main_part_has_any_encoding_of_xml_and_any_name(
+    encoding: str, place: str, tmp_path: Path
+) -> None:
+    document = docx.Document()
+    document.add_paragraph("café")
+    document.save(str(tmp_path / "a.docx"))
+    with ZipFile(tmp_path / "a.docx") as old, ZipFile(tmp_path / "b.docx", "w") as new:
+        for name in old.namelist():
+            part = old.read(name)
+            if name == "word/document.xml":
+                declared = encoding.removesuffix("-sig")
+                part = part.decode().replace("'UTF-8'", f"'{declared}'", 1).encode(encoding)
+            elif not name.startswith("word/"):
+                part = part.replace(b"word/document.xml", place.encode())
+            new_name = name.replace("document.xml", place.removeprefix("word/"))
+            new.writestr(new_name, part)
+    (found,) = read_documents(tmp_path / "b.docx")
+    assert found.text == "café"
 
 
 def test_notes_stand_below_what_they_are_fixed_to(tmp_path: Path) -> None:
@@ -180,3 +236,28 @@ def test_styles_that_come_from_headings_are_headings(tmp_path: Path) -> None:
 
 def test_the_time_grows_with_the_paragraphs(tmp_path: Path) -> None:
     assert grows_evenly(lambda count: text_of(tmp_path, ONE * count), 2_000)
+
+
+def test_the_time_grows_with_the_styles(tmp_path: Path) -> None:
+    def read(count: int) -> None:
+        document = docx.Document()
+        styles = document.styles.element
+        for number in range(count):
+            style = styles.makeelement(qn("w:style"), {qn("w:styleId"): f"s{number}"})
+            style.append(styles.makeelement(qn("w:basedOn"), {qn("w:val"): f"s{number + 1}"}))
+            styles.append(style)
+        document.add_paragraph("text")
+        document.save(str(tmp_path / "a.docx"))
+        list(read_documents(tmp_path / "a.docx"))
+
+    assert grows_evenly(read, 300)
+
+
+def test_a_file_that_would_fill_the_memory_is_refused(tmp_path: Path) -> None:
+    docx.Document().save(str(tmp_path / "a.docx"))
+    with ZipFile(tmp_path / "a.docx", "a", ZIP_DEFLATED) as archive:
+        for number in range(16):
+            archive.writestr(f"word/media/{number}.bin", bytes(1 << 24))
+    assert (tmp_path / "a.docx").stat().st_size < 1 << 20
+    with pytest.raises(CollectionError, match=r"unpacked it has 269,.* more than 268,435,456$"):
+        list(read_documents(tmp_path / "a.docx"))

@@ -6,7 +6,7 @@ import sqlite3
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -22,16 +22,20 @@ from swiftlet.errors import (
     UnknownDocumentError,
 )
 from swiftlet.index.building.build import BuildSettings, build_index
+from swiftlet.index.changes.delta import Delta
 from swiftlet.index.changes.log import CHANGES_FILE, Changes
 from swiftlet.index.updates.directory_writer import IndexWriter
 from swiftlet.manifest import (
     FORMAT_VERSION,
     change_details,
+    describe_files,
     read_manifest,
     write_manifest,
 )
 from swiftlet.search.searcher import Searcher
+from swiftlet.search.stages.state import Generation
 from swiftlet.types import Document
+from tests.descriptors import only_more_descriptors
 
 pytest_plugins = ["tests.small_disk"]
 
@@ -229,7 +233,8 @@ def test_a_refresh_follows_a_new_weight_and_refuses_another_embedding_space(inde
     assert searcher.refresh()
     assert (searcher.weight, searcher.refresh()) == (0.125, False)
     manifest = read_manifest(index)
-    files = dict(list(manifest.files.items())[1:])
+    (index / "more").touch()
+    files = {**manifest.files, **describe_files(index, ["more"])}
     changed = type(manifest)(
         kind="index", dim=384, embedding_space="other", files=files, created_by="",
         details=manifest.details, format_version=2,
@@ -242,6 +247,60 @@ def test_a_refresh_follows_a_new_weight_and_refuses_another_embedding_space(inde
     searcher.close()
     with pytest.raises(RetrievalError, match="the searcher is closed"):
         searcher.refresh()
+
+
+def test_a_searcher_without_descriptors_keeps_what_it_has_or_takes_all_that_is_new(index, tmp_path):
+    before = Path(shutil.copytree(index, tmp_path / "before"))
+    with IndexWriter(index, LOOKUP_QUERY_ENCODER) as writer:
+        writer.put(documents([1]))
+        writer.delete(["0000", "0002"])
+        writer.compact()
+        writer.put(documents([3]))
+        writer.delete(["0004"])
+        outcomes = set()
+        for count in range(0, 25, 6):
+            place = Path(shutil.copytree(before, tmp_path / f"{count}"))
+            with Searcher.open(place, LOOKUP_QUERY_ENCODER) as searcher:
+                place.rename(tmp_path / f"earlier-{count}")
+                shutil.copytree(index, place)
+                with only_more_descriptors(count), suppress(RetrievalError, OSError):
+                    searcher.refresh()
+                outcomes.add((searcher.change, len(searcher.search("tea", 1000, mode="dense"))))
+                searcher.refresh()
+                assert searcher.change == writer.change
+                assert len(searcher.search("tea", 1000)) == searcher.num_documents == 59
+    assert outcomes == {(0, 60), (5, 59)}
+
+
+@pytest.mark.parametrize("failing", ["the parts", "the generation"])
+def test_what_searches_see_stays_as_it_was_if_the_new_state_cannot_be_made(
+    index, searcher, monkeypatch, failing
+):
+    with IndexWriter(index, LOOKUP_QUERY_ENCODER) as writer:
+        writer.put(documents([1]))
+        writer.compact()
+        writer.delete(["0000"])
+    change_details(index, {"weight": 0.125})
+    weight = searcher.weight
+
+    def refuse(*_: object) -> None:
+        raise MemoryError
+
+    for place, name in ((Delta, "extended"), (Generation, "__init__")):
+        if (name == "extended") == (failing == "the parts"):
+            monkeypatch.setattr(place, name, refuse)
+    for _ in range(2):
+        with pytest.raises(MemoryError):
+            searcher.refresh()
+        found = searcher.search("tea", 1000)
+        assert (len(found), searcher.change, searcher.weight) == (60, 0, weight)
+        assert searcher.document("0000")
+    monkeypatch.undo()
+    assert searcher.refresh()
+    assert (len(searcher.search("tea", 1000)), searcher.change) == (60, 2)
+    assert searcher.weight == 0.125
+    with pytest.raises(UnknownDocumentError):
+        searcher.document("0000")
 
 
 def test_damaged_changes_are_refused_by_name_until_they_are_whole(index, searcher):

@@ -18,6 +18,7 @@ from swiftlet.encoders import LOOKUP_QUERY_ENCODER
 from swiftlet.errors import FilterError, InvalidArgumentError
 from swiftlet.index.building.build import BuildSettings, build_index
 from swiftlet.index.columns.columns import Columns, field_keys, value_of, write_columns
+from swiftlet.index.columns.facets import facet_values
 from swiftlet.index.columns.filters import (
     MOST_VALUES,
     check_fields,
@@ -187,13 +188,7 @@ def test_ranges_follow_the_order_of_numbers(tmp_path_factory, values, data):
     equal = passing(parse_filter({"n": bound}), columns, len(values))
     assert equal.tolist() == [value == bound for value in values]
     read = [value_of(columns[code]) for code in columns.codes(field_keys("n"))]
-    assert [each for each in read if each is not None] == sorted(
-        {
-            value
-            for value in values
-            if isinstance(value, float) or abs(value) <= int(sys.float_info.max)
-        }
-    )
+    assert read == sorted({*values})
 
 
 @pytest.mark.parametrize(
@@ -206,6 +201,15 @@ def test_an_integer_that_is_no_float_is_not_its_neighbour(value, tmp_path):
         assert np.flatnonzero(mask).tolist() == [more + 1]
 
 
+def test_integers_beyond_all_floats_are_facets_unless_they_are_very_long(tmp_path):
+    values = [10**400 + 1, -(10**400) - 1, 1 << 2_015, 1 << 2_016, -(1 << 2_016), 5, float("inf")]
+    columns = columns_of(tmp_path / "columns", [{"n": value} for value in (*values, values[0])])
+    mask = np.ones(len(values) + 1, np.bool_)
+    expected = [(values[0], 2), (values[1], 1), (5, 1), (values[2], 1)]
+    assert facet_values("n", [(columns, mask)]) == expected
+    assert facet_values("n", [(columns, mask), (columns, mask)])[0] == (values[0], 4)
+
+
 def test_values_are_counted_for_all_documents_and_for_some(columns):
     codes = columns.codes(field_keys("author.name"))
     assert {value_of(columns[code]): count for code, count in
@@ -213,7 +217,7 @@ def test_values_are_counted_for_all_documents_and_for_some(columns):
     mask = np.arange(len(METADATA)) == 4
     assert columns.counts(codes, mask).tolist() == [1, 1]
     years = columns.codes(field_keys("year", b"n"))
-    assert [value_of(columns[code]) for code in years] == [-3, 2019, 2020.5, None]
+    assert [value_of(columns[code]) for code in years] == [-3, 2019, 2020.5, 10**400]
     assert list(columns.fields())[:3] == ["", "author.born", "author.name"]
 
 
@@ -349,3 +353,22 @@ def test_a_field_that_cannot_group_is_refused_by_name(open_searcher):
         searcher.search_groups("w1", group_by="group", group_size=0)
     with pytest.raises(InvalidArgumentError, match="give either offset or group_by"):
         searcher.search_groups("w1", group_by="group", offset=3)
+
+
+@pytest.mark.parametrize(
+    "name", ["f" * 400_000, "." * 40_000, "a.b" * 100_000, "c" * 511], ids="f.ac"
+)
+def test_values_of_fields_with_long_names_take_little_memory(
+    name: str, peak_megabytes: Callable[[Callable[[], object]], float]
+) -> None:
+    inner = {f"{number}": number for number in range(5_000)}
+    made: list[Columns] = []
+    # The names of all values together have two gigabytes.
+    assert peak_megabytes(lambda: made.append(Columns.of([{name: inner, "x": {name: 1}}]))) < 60
+    for path, value in ((f"{name}.7", 7), (f"x.{name}", 1)):
+        tree = parse_filter({path: value})
+        check_fields(tree, made)
+        assert passing(tree, made[0], 1).all()
+        assert not passing(parse_filter({path: value + 1}), made[0], 1).any()
+    with pytest.raises(FilterError, match="the filter names"):
+        check_fields(parse_filter({f"{name}!": 1}), made)

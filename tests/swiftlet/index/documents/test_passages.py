@@ -1,4 +1,5 @@
 import random
+import re
 from itertools import pairwise
 
 import numpy as np
@@ -9,8 +10,18 @@ from hypothesis import strategies as st
 from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.encoders.tokenizer import Tokenizer
 from swiftlet.errors import InvalidArgumentError
-from swiftlet.index.documents.passages import PassageSplitter, encoder_text
+from swiftlet.index.documents.passages import (
+    LONGEST_TITLE,
+    PassageSplitter,
+    blocks_of_code,
+    encoder_text,
+)
 from swiftlet.types import Document, Passage
+from tests.growth import grows_evenly
+
+# What a block of code is. This expression takes a time that grows with the square of the text.
+CODE = re.compile(r"^ {0,3}(```+|~~~++)[^`\n]*\n.*?^ {0,3}\1[`~]*[ \t]*$", re.DOTALL | re.MULTILINE)
+LINES = st.sampled_from(["```", "````", "~~~", "~~~~~", " ```a", "```a`", "~~~ ", "```~", "x", ""])
 
 WORDS = {
     "english": "the of retrieval photosynthesis isn't well-known e.g. Mitochondria unbelievably",
@@ -115,6 +126,32 @@ def test_a_block_of_code_stays_whole_where_a_passage_can_hold_it(tokenizer, fenc
         passages = list(PassageSplitter(tokenizer, 128, 16).split(Document("d", text)))
         assert len(passages) > 3
         assert max(tokenizer.count(passage.text) for passage in passages) <= 126
+
+
+@given(st.lists(LINES, max_size=30).map("\n".join), st.integers(0, 9))
+def test_blocks_of_code_end_at_the_nearest_fence_that_is_long_enough(text, start):
+    end = len(text) - 2
+    found = [block.span() for block in CODE.finditer(text, start, end)]
+    assert [*blocks_of_code(text, start, end)] == found
+
+
+@pytest.mark.parametrize(
+    "piece", ["```a\n", "```\n", "~~~\n", "`", "~", "```\n~~~~a\n", "`" * 9 + "\n"]
+)
+@pytest.mark.parametrize("start", ["", "````\n"])
+def test_the_time_to_find_code_grows_with_the_text(start, piece):
+    def find(count):
+        text = start + piece * count
+        return [*blocks_of_code(text, 0, len(text))]
+
+    assert grows_evenly(find, 2_000)
+
+
+def test_a_title_is_read_as_far_as_an_encoder_reads(tokenizer):
+    title, text = "word " * 1_000_000, "some text"
+    assert encoder_text(title, text) == f"{title[:LONGEST_TITLE]} {text}"
+    assert tokenizer.encode(encoder_text(title, text)) == tokenizer.encode(f"{title} {text}")
+    assert encoder_text(title, "") == f"{title} "
 
 
 @pytest.mark.check

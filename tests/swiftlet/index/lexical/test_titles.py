@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from swiftlet.index.documents.passages import LONGEST_TITLE
 from swiftlet.index.documents.store import SCHEMA, DocumentStore
 from swiftlet.index.lexical import titles as module
 from swiftlet.index.lexical.titles import TitleIndex, is_near
@@ -183,3 +184,8 @@ def test_titles_are_found_and_marked_in_any_form_of_unicode(
 
 def test_titles_that_differ_in_their_form_alone_are_one(make_titles: MakeTitles) -> None:
     assert found(make_titles(["M\u00fcller", "Mu\u0308ller"]), "muller") == ["M\u00fcller"]
+
+
+def test_of_a_long_title_the_beginning_is_suggested(make_titles: MakeTitles) -> None:
+    title = "Volcano " + "lava " * 400_000
+    assert found(make_titles([title]), "volc") == [title[:LONGEST_TITLE]]

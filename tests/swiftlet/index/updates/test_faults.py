@@ -17,6 +17,8 @@ from swiftlet.index.building.build import build_index
 from swiftlet.index.changes.last import LAST_FILE, LastChange
 from swiftlet.index.changes.log import CHANGES_FILE
 from swiftlet.index.directory import documents
+from swiftlet.index.query_encoder import put_query_encoder
+from swiftlet.index.snapshot import snapshot
 from swiftlet.index.updates.directory_writer import IndexWriter
 from swiftlet.index.updates.merge import merge_changes
 from swiftlet.manifest import read_manifest
@@ -132,7 +134,7 @@ def test_a_write_is_said_to_be_there_if_only_its_note_fails(index, writer, monke
     monkeypatch.undo()
     assert "new" in ids(index)
     assert writer.put([Document("newer", "text")]).change == writer.change == 3
-    assert (index / LAST_FILE).stat().st_size > 100
+    assert b" 00000000000000000003 " in (index / LAST_FILE).read_bytes()
     assert {"new", "newer"} <= ids(index)
 
 
@@ -153,20 +155,18 @@ def test_any_bit_that_flips_in_the_open_log_is_refused_by_name(index, writer, tm
                 read(copy)
 
 
-@pytest.mark.parametrize("damage", ["flipped", "another's", "without the changes"])
-def test_the_note_of_the_last_change_is_verified(index, writer, tmp_path, damage):
+@pytest.mark.parametrize("damage", ["altered", "another's", "without the changes"])
+def test_the_note_of_the_last_change_is_verified(index, writer, damage):
     before = (index / LAST_FILE).read_bytes()
     writer.put([Document("a", "text")])
     writer.close()
     note = index / LAST_FILE
-    if damage == "flipped":
-        line = bytearray(note.read_bytes())
-        line[80] ^= 1
-        note.write_bytes(line)
+    if damage == "altered":
+        note.write_bytes(note.read_bytes().replace(b" ", b"  "))
         refused = f"{LAST_FILE} has been altered; swiftlet repair"
     elif damage == "another's":
-        number, checksum = 2, bytes(32)
-        note.write_bytes(LastChange(number, checksum).line(read_manifest(index).content))
+        last = LastChange(2, bytes(32)).line(read_manifest(index).content)
+        note.write_bytes(last)
         refused = "change 2 is not the one that was written"
     else:
         (index / CHANGES_FILE).unlink()
@@ -177,3 +177,67 @@ def test_the_note_of_the_last_change_is_verified(index, writer, tmp_path, damage
     note.write_bytes(before)  # an earlier note is right, as after a power cut
     if damage != "without the changes":
         assert "a" in ids(index)
+
+
+@pytest.mark.parametrize("length", [0, 1, 100, 215])
+def test_half_a_note_leaves_the_one_before(index, writer, length):
+    note = index / LAST_FILE
+    before = note.read_bytes()
+    writer.put([Document("a", "text")])
+    after = note.read_bytes()
+    changed = next(place for place, (a, b) in enumerate(zip(before, after, strict=True)) if a != b)
+    start = changed - changed % (len(after) // 2)
+    half = bytearray(before)
+    half[start : start + length] = after[start : start + length]
+    note.write_bytes(half)
+    assert "a" in ids(index)
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 6])
+def test_a_merge_and_a_snapshot_without_descriptors_are_refused_in_a_sentence(
+    index, writer, tmp_path, count
+):
+    copy = partial(snapshot, index, tmp_path / "index.tar", overwrite=True)
+    for run in (writer.compact, copy):
+        with only_more_descriptors(count):
+            try:
+                run()
+            except RetrievalError as error:
+                outcome = f"{error}"
+            else:
+                outcome = ""
+        assert re.search("Too many open files|unable to open|^$", outcome), outcome
+        run()
+    assert ids(index) == {"0", "1", "2", "3", "4", "encoder"}
+
+
+def test_all_files_and_folders_are_on_the_disk_before_anything_is_removed(
+    index, tmp_path, monkeypatch
+):
+    done: list[tuple[str, int]] = []
+    sync, remove = os.fsync, shutil.rmtree
+
+    def noted_sync(descriptor: int) -> None:
+        sync(descriptor)
+        done.append(("synced", os.fstat(descriptor).st_ino))
+
+    def noted_remove(path: Path, **options: bool) -> None:
+        done.extend(("removed", each.stat().st_ino) for each in [path][: path.exists()])
+        remove(path, **options)
+
+    monkeypatch.setattr(os, "fsync", noted_sync)
+    monkeypatch.setattr(shutil, "rmtree", noted_remove)
+    earlier = index.stat().st_ino
+    put_query_encoder(LOOKUP_QUERY_ENCODER, index, {})
+    with IndexWriter(index, LOOKUP_QUERY_ENCODER, threads=1) as writer:
+        writer.put([Document("new", "text")])
+        writer.compact()
+    synced = {inode for what, inode in done[: done.index(("removed", earlier))] if what == "synced"}
+    folders = {each.name for each in index.rglob("*") if each.is_dir()}
+    assert folders >= {"columns", "lexical", "query_encoder"}
+    of_base = [each for each in index.rglob("*") if not each.name.startswith(CHANGES_FILE)]
+    assert {each.stat().st_ino for each in (index, index.parent, *of_base)} <= synced
+    done.clear()
+    (tmp_path / "copies").mkdir()
+    snapshot(index, tmp_path / "copies" / "index.tar")
+    assert ("synced", (tmp_path / "copies").stat().st_ino) in done

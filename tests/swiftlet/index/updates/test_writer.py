@@ -4,7 +4,7 @@ import shutil
 import sqlite3
 import subprocess
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -21,9 +21,10 @@ from swiftlet.errors import (
     StorageError,
 )
 from swiftlet.index.building.build import BuildSettings, build_index
-from swiftlet.index.changes.log import CHANGES_FILE
+from swiftlet.index.changes.log import CHANGES_FILE, Change
 from swiftlet.index.updates.directory_writer import IndexWriter
 from swiftlet.index.updates.merge import merge_changes
+from swiftlet.index.updates.writer import Preparation
 from swiftlet.index.vectors.faiss_index import FaissIndex
 from swiftlet.manifest import (
     change_details,
@@ -291,3 +292,13 @@ def test_an_older_swiftlet_refuses_an_index_with_changes(tmp_path):
         writer.delete(["a"])
         assert read_manifest(out).format_version == 2
         assert read_manifest(out).details["weight"] == 0.25
+
+
+def test_a_long_title_takes_little_memory_while_its_passages_are_encoded(
+    index: Path, peak_megabytes: Callable[[Callable[[], object]], float]
+) -> None:
+    preparation, manifest = Preparation(None, 1), read_manifest(index)
+    preparation.changes([Document("first", "text " * 1_000)], manifest)  # loads the encoder
+    document, made = Document("long", "text " * 5_000, "w" * 4_000_000), list[Change]()
+    assert peak_megabytes(lambda: made.extend(preparation.changes([document], manifest))) < 60
+    assert len(made[0].passages) >= 20  # which have 80 megabytes with their titles

@@ -9,6 +9,7 @@ import pytest
 
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.errors import (
+    ArtefactError,
     CorruptIndexError,
     InvalidArgumentError,
     ManifestError,
@@ -18,7 +19,7 @@ from swiftlet.index.vectors import index_details, open_index
 from swiftlet.index.vectors.faiss_index import FaissIndex
 from swiftlet.index.vectors.tuning import TUNED_CANDIDATES, exact_rows, tune
 from swiftlet.index.vectors.vector_index import Engine, VectorIndex
-from swiftlet.manifest import read_manifest, write_manifest
+from swiftlet.manifest import Manifest, describe_files, read_manifest, write_manifest
 from swiftlet.search.searcher import Searcher
 from tests.swiftlet.index.vectors.exact_index import ExactIndex
 
@@ -129,18 +130,24 @@ def test_an_index_is_opened_as_its_manifest_describes_it(tmp_path):
     index.save(tmp_path / index.file_name)
     details = index_details(FaissIndex, "its type", index)
     assert details["engine"] == "faiss"
-    opened = open_index(tmp_path, details)
+    files = describe_files(tmp_path, [index.file_name])
+    details["num_passages"] = len(POINTS)
+    manifest = Manifest("index", 2, "plane", files, "a test", details=details)
+    opened = open_index(tmp_path, manifest)
     assert type(opened) is FaissIndex
     assert opened.parameters == index.parameters
     del details["engine"]  # as in old manifests
-    assert type(open_index(tmp_path, details)) is FaissIndex
+    assert type(open_index(tmp_path, manifest)) is FaissIndex
+    for other in (replace(manifest, dim=3), replace(manifest, files={})):
+        with pytest.raises(ArtefactError, match=r"says 4 of 3|does not list index\.faiss"):
+            open_index(tmp_path, other)
 
 
 def test_an_engine_that_is_not_there_is_refused(small_index, tmp_path):
     shutil.copytree(small_index, tmp_path, dirs_exist_ok=True)
     manifest = read_manifest(tmp_path)
-    details = {**manifest.details, "engine": ["nothing"]}
+    details = {**manifest.details, "engine": "nothing"}
     write_manifest(tmp_path, replace(manifest, details=details))
-    said = r"cannot be opened: there is no index engine \['nothing'\]; there is faiss"
+    said = r"cannot be opened: there is no index engine 'nothing'; there is faiss"
     with pytest.raises(ManifestError, match=said):
         Searcher.open(tmp_path, DEFAULT_ENCODER)

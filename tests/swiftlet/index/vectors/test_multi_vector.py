@@ -7,6 +7,7 @@ from swiftlet.index.vectors import index_details, of_vectors, open_index
 from swiftlet.index.vectors.faiss_index import FaissIndex
 from swiftlet.index.vectors.multi_vector import MultiVectorIndex, best_scores
 from swiftlet.index.vectors.tuning import exact_rows, near_recall, tune
+from swiftlet.manifest import Manifest, describe_files
 from swiftlet.types import Embeddings
 
 DIM, VECTORS, SIZE = 8, 3, 400
@@ -74,9 +75,10 @@ def test_an_empty_index_of_the_same_kind_takes_the_changes(index):
 
 def test_it_finds_the_same_after_saving_and_opening(index, tmp_path):
     index.save(tmp_path / index.file_name)
-    opened = open_index(
-        tmp_path, {**index_details(FaissIndex, "a type", index), "vectors": VECTORS}
-    )
+    counts = {"vectors": VECTORS, "num_passages": SIZE}
+    details = {**index_details(FaissIndex, "a type", index), **counts}
+    files = describe_files(tmp_path, [index.file_name])
+    opened = open_index(tmp_path, Manifest("index", DIM, "", files, "", details=details))
     assert (type(opened), opened.parameters) == (type(index), index.parameters)
     np.testing.assert_array_equal(opened.search(QUERIES[0], 9)[1], index.search(QUERIES[0], 9)[1])
 

@@ -1,0 +1,85 @@
+"""Reads what can be read of damaged changes."""
+
+import sqlite3
+import struct
+from contextlib import closing, suppress
+from pathlib import Path
+
+from swiftlet import disk
+from swiftlet.errors import CorruptIndexError
+from swiftlet.index.changes.last import read_last
+from swiftlet.index.changes.log import CHANGES_FILE, Change, Changes
+from swiftlet.manifest import Manifest
+
+_LOG = f"{CHANGES_FILE}-wal"
+_PAGE_SIZE = struct.Struct(">16xH")
+_SUMS = struct.Struct(">2I")
+_HEADER, _FRAME = 32, 24
+"""Bytes before the first page of a log, and before each page."""
+_MAGIC, _VERSION = 0x377F0682, 3007000
+
+
+def salvaged(index: Path, manifest: Manifest, scratch: Path) -> tuple[list[Change], dict[int, str]]:
+    """The changes that are whole, in order; and the numbers of those that are not.
+
+    Each of these has the id of its document, as far as it can be read. Changes at the end are known
+    to be missing only if the note of the last one is whole.
+
+    :param scratch: An empty directory.
+    :raises OSError: When a file cannot be read or copied.
+    """
+    path = index / CHANGES_FILE
+    if path.exists():
+        disk.write(scratch / CHANGES_FILE, path.read_bytes())
+    if (index / _LOG).exists():
+        page_size = _PAGE_SIZE.unpack_from(path.read_bytes().ljust(_PAGE_SIZE.size, b"\0"))[0]
+        disk.write(scratch / _LOG, _with_sums((index / _LOG).read_bytes(), page_size or 4096))
+    last = None
+    with suppress(CorruptIndexError):
+        last = read_last(index, manifest.content)
+    changes = Changes(index, manifest)
+    found, lost, end = [], {}, changes.first if last is None else last.number
+    with closing(disk.database(scratch / CHANGES_FILE)) as connection:
+        with suppress(sqlite3.DatabaseError):
+            ((highest,),) = connection.execute("SELECT max(change) FROM changes")
+            end = max(end, highest or 0)
+        for number in range(changes.first + 1, end + 1):
+            row = None
+            try:
+                query = "SELECT * FROM changes WHERE change = ?"
+                row = connection.execute(query, (number,)).fetchone()
+                found.append(changes.change_of(row))
+            except (sqlite3.DatabaseError, CorruptIndexError, TypeError):
+                lost[number] = str(row[1]) if row else ""
+    return found, lost
+
+
+def _with_sums(log: bytes, page_size: int) -> bytes:
+    """A write-ahead log with right sums: SQLite leaves out all that follows a wrong one.
+
+    https://www.sqlite.org/fileformat2.html#the_write_ahead_log
+    """
+    starts = range(_HEADER, len(log) - page_size - _FRAME + 1, page_size + _FRAME)
+    for salts in (log[16:24], log[_HEADER + 8 : _HEADER + 16]):  # if the first ones are damaged
+        own = [start for start in starts if log[start + 8 : start + 16] == salts]
+        if own:
+            break
+    else:
+        return log
+    order = "<>"[log[3] & 1]
+    fields = struct.pack(">3I", _MAGIC | (log[3] & 1), _VERSION, page_size) + log[12:16] + salts
+    sums = _summed((0, 0), fields, order)
+    made = [fields, _SUMS.pack(*sums)]
+    for start in range(_HEADER, own[-1] + 1, page_size + _FRAME):  # then come earlier rounds
+        page, content = log[start : start + 8], log[start + _FRAME : start + _FRAME + page_size]
+        sums = _summed(_summed(sums, page, order), content, order)
+        made += [page, salts, _SUMS.pack(*sums), content]
+    return b"".join(made)
+
+
+def _summed(sums: tuple[int, int], content: bytes, order: str) -> tuple[int, int]:
+    one, two = sums
+    for first, second in struct.iter_unpack(f"{order}2I", content):
+        one = (one + first + two) & 0xFFFFFFFF
+        two = (two + second + one) & 0xFFFFFFFF
+    return one, two

@@ -1,0 +1,71 @@
+"""Repairs an index of which the changes are damaged."""
+
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from swiftlet import disk
+from swiftlet.arguments import StrPath, path_of
+from swiftlet.errors import CorruptIndexError, InvalidArgumentError
+from swiftlet.index.changes.log import Changes, ChangesWriter
+from swiftlet.index.changes.salvage import salvaged
+from swiftlet.manifest import load_manifest, write_manifest
+from swiftlet.publication import publish, storage_errors, writer_lock
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """How many changes the index has now, and which are lost.
+
+    `lost` has, by the number of a lost change, the id of its document as far as it can be read.
+    `kept` is the index as it was; None if nothing was damaged.
+    """
+
+    num_changes: int
+    lost: dict[int, str]
+    kept: Path | None
+
+
+def repair(index: StrPath) -> Repaired:
+    """Save all changes of an index that can be read, if any is damaged.
+
+    They get the numbers from the first on. The index as it was stays beside, as NAME.damaged.
+    Searchers follow, as after a merge.
+
+    :raises ArtefactError: When the base is damaged, or another process is writing the index.
+    :raises InvalidArgumentError: When there is an index from an earlier repair.
+    :raises StorageError: When the file system refuses; the index is as it was.
+    """
+    place = path_of("index", index).resolve()
+    manifest = load_manifest(place, "index")
+    kept = place.with_name(f"{place.name}.damaged")
+    with writer_lock(place) as working, storage_errors(place):
+        try:
+            with closing(Changes(place, manifest)) as changes:
+                return Repaired(changes.count(), {}, None)
+        except CorruptIndexError:
+            pass
+        if kept.exists():
+            raise InvalidArgumentError(f"{kept} is there from an earlier repair: move it away")
+        artefact, scratch = working / "artefact", working / "salvage"
+        try:
+            for made in (artefact, scratch):
+                disk.remove_tree(made, ignore_errors=True)
+                disk.make_directory(made)
+            found, lost = salvaged(place, manifest, scratch)
+            for name in manifest.files:
+                disk.make_directory((artefact / name).parent, parents=True, exist_ok=True)
+                disk.copy(place / name, artefact / name)
+            write_manifest(artefact, manifest)
+            if found:
+                first = changes.first + 1
+                again = [replace(each, number=n) for n, each in enumerate(found, start=first)]
+                with closing(ChangesWriter(artefact, manifest.content)) as file:
+                    file.append(again)
+            publish(artefact, place)
+            disk.rename(artefact, kept)
+            disk.sync(kept.parent)
+        finally:
+            for made in (artefact, scratch):
+                disk.remove_tree(made, ignore_errors=True)
+    return Repaired(len(found), lost, kept)
