@@ -59,7 +59,7 @@ _DOCUMENT = {
 
 
 class _WriteRoute(JsonRoute):
-    most_values = 65_536  # a thousand documents with rich metadata have fewer
+    most_values = 50_000  # fifty for each of a thousand documents
     remedy = "send fewer at once"
     refuses_overload = False
 

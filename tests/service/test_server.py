@@ -35,12 +35,14 @@ def test_a_signal_lets_requests_under_way_finish_and_ends_the_process_well(
         # An idle connection must not delay the stop.
         client.get("/health/ready").raise_for_status()
         slow = pool.submit(
-            server.client().post, "/search/batch", json={"queries": [LONG_QUERY] * 24}
+            server.client().post,
+            "/search/batch",
+            json={"queries": [f"{number} {LONG_QUERY}" for number in range(64)]},
         )
         wait_for_requests_in_flight(server, 1)
         server.process.send_signal(stop)
         answer = slow.result()
-    assert len(answer.json()["results"]) == 24
+    assert len(answer.json()["results"]) == 64
     assert server.ended() == 0
     log = "".join(server.log)
     assert f"{stop.name}: finishing the requests under way" in log
