@@ -46,10 +46,10 @@ def word_parts(path: Path, content: bytes) -> Iterator[Part | CollectionError]:
     if embedded := sum(1 for _ in document.element.body.iter("{*}altChunk")):
         files = "an embedded file is" if embedded == 1 else f"{embedded:,} embedded files are"
         problem = f"{files} not read (altChunk): open it in Word and save it again"
-        error = CollectionError(path, problem)
+        left_out = CollectionError(path, problem)
         if not text:
-            raise error
-        yield error
+            raise left_out
+        yield left_out
 
 
 def _is_strict(content: bytes) -> bool:
