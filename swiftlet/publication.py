@@ -44,8 +44,9 @@ def check_target(target: Path, *, overwrite: bool, kind: str | None = None) -> N
         return
     if not target.is_dir():
         raise InvalidArgumentError(f"{target} exists and is not a directory")
-    if not any(target.iterdir()):
-        return
+    with storage_errors(target):
+        if not any(target.iterdir()):
+            return
     if not overwrite:
         raise InvalidArgumentError(
             f"{target} exists; choose another place or pass --overwrite (in Python overwrite=True)"
@@ -54,7 +55,8 @@ def check_target(target: Path, *, overwrite: bool, kind: str | None = None) -> N
         raise InvalidArgumentError(
             f"{target} is not overwritten: it has no manifest.json, so it is no artefact"
         )
-    earlier = _kind(target)
+    with storage_errors(target):
+        earlier = _kind(target)
     if kind is not None and earlier not in {None, kind}:
         raise InvalidArgumentError(
             f"{target} is not overwritten: it is an artefact of the kind {earlier!r}, and not "
@@ -108,7 +110,8 @@ def writer_lock(target: Path) -> Iterator[Path]:
         try:
             yield directory
         finally:
-            with suppress(FileNotFoundError):  # it was removed, perhaps with the artefact
+            # It was removed, perhaps with the artefact; or cannot be read, and stays for now.
+            with suppress(OSError):
                 if len([*directory.iterdir()]) == 1:
                     discard(directory)
 
