@@ -44,13 +44,9 @@ def serve_tools(folder: Path) -> None:
 
 def encode_shard(folder: Path) -> None:
     corpus = [{"id": name, "text": f"{name} salt " * 20} for name in "abcd"]
-    options = {
-        "encoder": folder / "encoder",
-        "passage_tokens": 24,
-        "overlap_tokens": 0,
-        "overwrite": True,
-    }
-    swiftlet.encode(corpus, folder / "shard", shard=(1, 2), **options)
+    options: dict[str, Any] = {"passage_tokens": 24, "overlap_tokens": 0, "overwrite": True}
+    encoder = folder / "encoder"
+    swiftlet.encode(corpus, folder / "shard", shard=(1, 2), encoder=encoder, **options)
 
 
 COMMANDS = [export_parquet, reset, rerank, serve_tools, encode_shard]
