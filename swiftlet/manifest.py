@@ -6,6 +6,7 @@ import os
 import stat
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -183,10 +184,15 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
     """
     written = directory / f".{FILE_NAME}.partial"
     with storage_errors(directory):
-        with disk.opened(written) as file:
-            file.write(_serialise(manifest.fields()))
-            disk.sync(file)
-        disk.rename(written, directory / FILE_NAME)
+        try:
+            with disk.opened(written) as file:
+                file.write(_serialise(manifest.fields()))
+                disk.sync(file)
+            disk.rename(written, directory / FILE_NAME)
+        except BaseException:
+            with suppress(OSError):
+                disk.remove(written)
+            raise
         sync_name(directory / FILE_NAME)
 
 

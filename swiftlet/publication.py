@@ -47,8 +47,9 @@ def check_target(target: Path, *, overwrite: bool, kind: str | None = None) -> N
         return
     if not target.is_dir():
         raise InvalidArgumentError(f"{target} exists and is not a directory")
-    if not any(target.iterdir()):
-        return
+    with storage_errors(target):
+        if not any(target.iterdir()):
+            return
     if not overwrite:
         raise InvalidArgumentError(
             f"{target} exists; choose another place or pass --overwrite (in Python overwrite=True)"
@@ -112,7 +113,8 @@ def writer_lock(target: Path) -> Iterator[Path]:
         try:
             yield directory
         finally:
-            with suppress(FileNotFoundError):  # it was removed, perhaps with the artefact
+            # It was removed, perhaps with the artefact; or cannot be read, and stays for now.
+            with suppress(OSError):
                 if len([*directory.iterdir()]) == 1:
                     discard(directory)
 

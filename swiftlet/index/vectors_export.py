@@ -95,7 +95,9 @@ def export_vectors(
                     )
                     writer.write_batch(pyarrow.record_batch(block, schema))
                     progress.advance(len(embeddings))
+            disk.sync(working / "vectors")
             disk.rename(working / "vectors", out)
+            disk.sync(out.absolute().parent)
         finally:
             discard(working)
     return total

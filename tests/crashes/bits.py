@@ -35,7 +35,8 @@ Ask = Callable[[], Answers]
 
 def texts(count: int) -> list[str]:
     """Queries of a few words of the documents."""
-    chance, found = Random(SEEDS["queries"]), []
+    chance = Random(SEEDS["queries"])
+    found: list[str] = []
     words = sorted({word for each in documents(FOLDER / "words") for word in each.text.split()})
     while len(found) < count:
         found.append(" ".join(chance.sample(words, chance.randint(1, 6))))
@@ -65,7 +66,9 @@ def ask_texts(opened: Any, queries: list[str]) -> Answers:
 def opened(folder: Path, name: str, queries: list[str]) -> Iterator[Ask]:
     """An artefact of `tests/artefacts`, open; gives a function that asks it all queries."""
     if name in INDEXES:
-        options = {option: folder / place for option, place in INDEXES[name].items()}
+        options: dict[str, Any] = {
+            option: folder / place for option, place in INDEXES[name].items()
+        }
         with swiftlet.open(folder / name, **options) as searcher:
             source: Any = searcher._source
             source.seconds_between_looks = 0

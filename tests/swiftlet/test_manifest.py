@@ -235,6 +235,30 @@ def test_a_flipped_bit_in_any_file_of_an_artefact_is_noticed_by_name(
     load_manifest(directory, kind)
 
 
+@pytest.mark.parametrize("name", ["index.faiss", f"{SEGMENT}.term", "documents.sqlite"])
+def test_a_flipped_bit_in_an_open_index_is_found_by_name_until_it_is_gone(
+    small_index, tmp_path, name
+):
+    directory = Path(shutil.copytree(small_index, tmp_path / "index"))
+    with Searcher.open(directory, DEFAULT_ENCODER) as searcher:
+        searcher._source.seconds_between_looks = 0
+        before = searcher.search("water").hits
+        looks = range(4 * len(searcher.index_manifest.files))
+        assert not any(searcher.refresh() for _ in looks)
+        flip(directory / name, 40)
+        with pytest.raises(CorruptArtefactError, match=f"{Path(name).name} has been altered"):
+            any(searcher.refresh() for _ in looks)
+        assert name in searcher.problem  # a service answers no search then
+        with pytest.raises(CorruptArtefactError, match=f"{Path(name).name} has been altered"):
+            searcher.refresh()
+        flip(directory / name, 40)
+        assert searcher.refresh()
+        assert not searcher.problem
+        assert [hit.document_id for hit in searcher.search("water").hits] == [
+            hit.document_id for hit in before
+        ]
+
+
 def flip(path: Path, position: int) -> None:
     with path.open("r+b") as file:
         file.seek(position)

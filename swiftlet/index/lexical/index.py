@@ -1,5 +1,6 @@
 """The lexical index: BM25 over the words of passages, by tantivy."""
 
+import os
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -87,10 +88,9 @@ class LexicalIndex(SearchedWords):
         pieces = Tokenizer.load(folder / PIECES_FILE) if language in PIECES else None
         # tantivy locks a folder that it opens by a file in it, which fails on read-only storage.
         with _temporary_folder() as view:
-            for file in folder.iterdir():
-                if names is None or file.name in names:
-                    Path(view, file.name).symlink_to(file.absolute())
             try:
+                for name in os.listdir(folder) if names is None else names:  # noqa: PTH208
+                    Path(view, name).symlink_to((folder / name).absolute())
                 with _damage():
                     return cls(tantivy.Index.open(view), analysis_of(language, pieces, version))
             except (ValueError, OSError) as error:
