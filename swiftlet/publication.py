@@ -112,7 +112,8 @@ def writer_lock(target: Path) -> Iterator[Path]:
         try:
             yield directory
         finally:
-            with suppress(FileNotFoundError):  # it was removed, perhaps with the artefact
+            # It was removed, perhaps with the artefact; or the next writer finds it.
+            with suppress(OSError):
                 if len([*directory.iterdir()]) == 1:
                     discard(directory)
 
