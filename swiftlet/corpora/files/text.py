@@ -22,6 +22,7 @@ _UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*")
 _NO_PARAGRAPH = re.compile(r"\s*([-*+>|<]|\d+[.)]|$)| {4}|\t")
 _RST_UNDERLINE = re.compile(r"([-=~^\"#*+])\1{2,}[ \t]*")
 _LONGEST_FRONT_MATTER = 1 << 14
+_MOST_BRACKETS = 500
 _FRONT_ENDS = ("---", "...")
 _YAML_NULL = "tag:yaml.org,2002:null"
 _KEY = re.compile(r"[\w-]+")
@@ -79,9 +80,11 @@ def _front_matter(text: str) -> tuple[int, str]:
     if lines[0].rstrip(" \t") != "---":
         return 0, ""
     ends = (at for at, line in enumerate(lines) if at and line.rstrip(" \t") in _FRONT_ENDS)
-    if (end := next(ends, None)) is None:
-        return 0, ""
+    end = next(ends, 0)
     block = "\n".join(lines[1:end])
+    # The package takes a time that grows with the square of the open brackets.
+    if not end or block.count("{") + block.count("[") > _MOST_BRACKETS:
+        return 0, ""
     try:
         # The tree alone: nothing is constructed, so references cannot multiply.
         tree = yaml.compose(block, yaml.SafeLoader)

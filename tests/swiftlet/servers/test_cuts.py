@@ -463,3 +463,19 @@ def test_the_service_answers_what_is_written_and_the_next_request_succeeds(stage
             assert written() == new
             found = client.post("/search", json={"query": "mate", "top_k": 1}).json()["hits"]
             assert [hit["document_id"] for hit in found] == ["mate"]
+
+
+@pytest.mark.parametrize("server", [LITE, WHOLE], indirect=True, scope="session")
+def test_a_batch_whose_answer_is_lost_is_on_milvus_once(stage):
+    name = "cut_insert"
+    count = push(stage.old, stage.server.address(name), overwrite=True, **LOOKUP).num_passages
+    target = milvus_target.MilvusTarget(stage.address(name))
+    (row,) = target.collection.call("query", filter="", limit=1, output_fields=["*"])
+    for number in range(1, 9):
+        with stage.proxy.cuts(number, Moment.LOST):
+            target._write_batch([{**row, "row": number}], is_new=True)
+        count += 1
+        assert target.count() == count
+        if not stage.proxy.has_cut:
+            break
+    assert number > 1

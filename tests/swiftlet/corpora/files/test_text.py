@@ -252,6 +252,16 @@ def test_the_time_grows_with_the_text(start: str, piece: str, tmp_path: Path) ->
     assert grows_evenly(read, 20_000)
 
 
+@pytest.mark.parametrize("piece", ["{", "[", "{a: ", "- ", "? ", "&a ", "!", "a: b\n"])
+def test_the_time_grows_with_the_front_matter(piece: str, tmp_path: Path) -> None:
+    def read(count: int) -> None:
+        text_part(
+            tmp_path / "a.md", f"---\n{piece * (count // len(piece))}\n---\nx".encode(), print
+        )
+
+    assert grows_evenly(read, 4_000)
+
+
 def test_the_parts_below_a_long_heading_have_its_beginning(tmp_path: Path) -> None:
     text = f"# {'h' * 1_000_000}\n" + f"## a\n{'word ' * 50}\n" * 2_000
     part = text_part(tmp_path / "a.md", f"---\ntitle: t\n---\n{text}".encode(), print)
