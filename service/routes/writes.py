@@ -58,8 +58,12 @@ _DOCUMENT = {
 }
 
 
+MOST_VALUES = 50_000
+"""Values of one write, nested ones included: fifty for each of a thousand documents."""
+
+
 class _WriteRoute(JsonRoute):
-    most_values = 50_000  # fifty for each of a thousand documents
+    most_values = MOST_VALUES
     remedy = "send fewer at once"
     refuses_overload = False
 

@@ -17,6 +17,7 @@ from service.admission import executor as executor_module
 from service.admission.cost import COST
 from service.admission.executor import SearchExecutor
 from service.routes import search as search_routes
+from service.routes.writes import MOST_VALUES
 from service.wire import body as body_module
 from service.wire.body import SMALL_BODY_BYTES, parse_large
 from service.wire.problems import TooLargeError
@@ -70,6 +71,15 @@ def test_values_are_counted_outside_texts() -> None:
             assert parse_large(written) == body
             with pytest.raises(TooLargeError, match="more than 2048 values, objects and lists"):
                 parse_large(written, 2_048)
+
+
+def test_a_write_has_fewer_values_than_its_bound() -> None:
+    def written(count: int) -> bytes:  # with two objects, two lists and no comma before the first
+        return b'{"documents":[{"a":[' + b",".join([b"1"] * (count - 3)) + b"]}]}"
+
+    assert parse_large(written(MOST_VALUES - 1), MOST_VALUES)
+    with pytest.raises(TooLargeError, match=f"more than {MOST_VALUES} values"):
+        parse_large(written(MOST_VALUES), MOST_VALUES)
 
 
 @pytest.mark.parametrize(
