@@ -1,4 +1,4 @@
-"""Walks all crash points, then lets random histories run; writes the page of results.
+"""Walks all crash points and flips bits, then lets random histories run; writes the page.
 
     python -m tests.crashes --hours 1 --seed 1 --out docs/results/crashes.json
 
@@ -19,7 +19,7 @@ from statistics import fmean
 from measuring.command_line import script_parser
 from measuring.machine import describe_machine
 from measuring.results import Figures, write
-from tests.crashes import recorder
+from tests.crashes import bits, recorder
 
 TEMPLATE = "tests/crashes/crashes.md.j2"
 
@@ -78,7 +78,11 @@ def main() -> None:
     parser.add_argument("--hours", type=float, default=1.0, help="of random histories")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of the first history")
     parser.add_argument("--every", type=int, default=1, help="so many points: one fails")
+    parser.add_argument("--flips", type=int, default=bits.FLIPS, help="of bits in each file")
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument(
+        "--cuts", type=Path, help="what tests/swiftlet/servers/test_cuts.py wrote to CRASH_FIGURES"
+    )
     parser.add_argument("--out", type=Path, help="raw figures; the page is beside them")
     asked = parser.parse_args()
     shared = Path("/dev/shm")
@@ -89,12 +93,15 @@ def main() -> None:
         began = time.monotonic()
         found = walk(walks(every=asked.every), work, asked.processes)
         walked = time.monotonic() - began
+        flipped = bits.walk(bits.NAMES, work, flips=asked.flips)
         seconds = 3600 * asked.hours
         machine = recorder.run("tests.crashes.machine", [work, asked.seed, seconds], work)
     figures = {
         "template": TEMPLATE,
         "walk": found,
         "walk_minutes": walked / 60,
+        "bits": flipped,
+        "cuts": json.loads(asked.cuts.read_text("utf-8")) if asked.cuts else {},
         "machine_run": json.loads(machine),
         "first_seed": asked.seed,
         "hours": asked.hours,
@@ -103,9 +110,10 @@ def main() -> None:
     }
     if asked.out is not None:
         print(write(asked.out, figures))
-    print(json.dumps({**figures, "walk": {**found, "wrong": len(found["wrong"])}}, indent=1))
-    if found["wrong"] or figures["machine_run"]["failure"]:
-        sys.exit(f"{len(found['wrong'])} wrong; {figures['machine_run']['failure']}")
+    failure = figures["machine_run"]["failure"]
+    if wrong := [*found["wrong"], *flipped["wrong"], *([failure] if failure else [])]:
+        print(json.dumps(wrong, indent=1))
+        sys.exit(f"{len(wrong)} wrong")
 
 
 if __name__ == "__main__":

@@ -1,15 +1,11 @@
 """Flips single bits in every file of artefacts, while they are closed and while they are searched.
 
-    python -m tests.crashes.bits --out docs/results/bits.json
-
 A flip is refused by an error that names the file, or is without effect: 500 queries are answered as
 before. The flips are the same each time.
 """
 
-import json
 import shutil
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,7 +15,6 @@ from random import Random
 from typing import Any
 
 import swiftlet
-from measuring.command_line import script_parser
 from swiftlet.encoders.reranker import OnnxReranker
 from swiftlet.index.changes.log import CHANGES_FILE
 from swiftlet.index.directory import documents
@@ -179,23 +174,3 @@ def walk(
 
 NAMES = ["changed", "pieces", "codes", "encoder", "reranker"]
 """A living index, one with a query encoder of its own, one of large collections, and the models."""
-
-
-def main() -> None:
-    """Walk, and write the figures; fail if a flip is wrong."""
-    parser = script_parser(__doc__)
-    parser.add_argument("--flips", type=int, default=FLIPS, help="in each file and state")
-    parser.add_argument("--queries", type=int, default=QUERIES, help="that are asked after each")
-    parser.add_argument("--out", type=Path, help="raw figures")
-    asked = parser.parse_args()
-    with tempfile.TemporaryDirectory() as work:
-        found = walk(NAMES, Path(work), flips=asked.flips, queries=asked.queries)
-    text = json.dumps(found, indent=1) + "\n"
-    if asked.out:
-        asked.out.write_text(text, "utf-8")
-    print({name: found[name] for name in ("flips", "outcomes")})
-    sys.exit(f"{found['wrong']}" if found["wrong"] else 0)
-
-
-if __name__ == "__main__":
-    main()
