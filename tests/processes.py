@@ -52,7 +52,7 @@ class Command:
 
     def wait(self) -> int:
         """Wait until it ends; its exit status, negative for a signal."""
-        self._process.join(timeout=100)
+        self._process.join(timeout=250)
         if self._process.exitcode is None:
             self._process.kill()
             raise AssertionError(f"the command does not end: {self.text}")
@@ -65,7 +65,7 @@ class Command:
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
         """Wait until something holds that the command brings about."""
-        deadline = time.monotonic() + 100
+        deadline = time.monotonic() + 250
         while not condition():
             assert self._process.is_alive(), f"the command ended before: {self.text}"
             assert time.monotonic() < deadline

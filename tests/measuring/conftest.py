@@ -17,7 +17,7 @@ PACED_SERVER = Path(__file__).with_name("paced_server.py")
 @pytest.fixture(scope="module")
 def loaded_server(small_index: Path) -> Iterator[Server]:
     """The service, whose counters only the tests of one module move."""
-    with running(small_index, cache_bytes=0, threads=1) as server:
+    with running(small_index, cache_bytes=0, threads=1, timeout_ms=60_000) as server:
         yield server
 
 

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -34,14 +34,17 @@ def test_a_signal_lets_requests_under_way_finish_and_ends_the_process_well(
     with server.client() as client, ThreadPoolExecutor() as pool:
         # An idle connection must not delay the stop.
         client.get("/health/ready").raise_for_status()
-        slow = pool.submit(
-            server.client().post,
-            "/search/batch",
-            json={"queries": [f"{number} {LONG_QUERY}" for number in range(64)]},
-        )
-        wait_for_requests_in_flight(server, 1)
+        batch = {"queries": [f"{number} {LONG_QUERY}" for number in range(64)]}
+        sent: list[Future[httpx.Response]] = []
+
+        def is_under_way() -> bool:
+            if not sent or sent[-1].done():  # the one before was answered too soon
+                sent.append(pool.submit(server.client().post, "/search/batch", json=batch))
+            return bool(server.value("swiftlet_requests_in_flight") > 1)
+
+        wait_until(is_under_way)
         server.process.send_signal(stop)
-        answer = slow.result()
+        answer = sent[-1].result()
     assert len(answer.json()["results"]) == 64
     assert server.ended() == 0
     log = "".join(server.log)

@@ -165,8 +165,8 @@ def test_a_reranker_is_used_by_python_and_the_command_line(
     options = ("--reranker", reranker_directory, "--rerank", 5)
     result = command("search", small_index, QUERY, *options, "--top-k", 3)
     assert result.exit_code == 0, result.output
-    shown = [line.split()[1:4] for line in result.stdout.splitlines() if line[:3].strip().isdigit()]
-    assert shown == [
+    rows = [line.split() for line in result.stdout.splitlines()]
+    assert [row[1:4] for row in rows if row and row[0].isdigit()] == [
         [f"{hit.score:.4f}", f"{hit.rerank_score:.4f}", hit.document_id] for hit in found
     ]
     evaluation = ("evaluate", small_index, "--queries", "q", "--qrels", "q")
