@@ -22,7 +22,7 @@ _GOOD_SHARE = 0.9
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _BEYOND_ASCII = re.compile("[^\x00-\x7f]+")
 _RUN = 3
-_WORD_OF_BYTES = re.compile(rb"[A-Za-z\x80-\xff]*[\x80-\xff][A-Za-z\x80-\xff]*")
+_WORD_OF_BYTES = re.compile(rb"(?<![A-Za-z\x80-\xff])[A-Za-z]*+[\x80-\xff][A-Za-z\x80-\xff]*")
 _HEBREW = re.compile("[\u05b0-\u05ea]")
 # Five letters have one form at the end of a word, and another one before. No word begins with a
 # point.

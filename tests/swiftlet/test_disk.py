@@ -30,10 +30,11 @@ ALLOWED = {
         {"TemporaryDirectory", "mkdir", "write_text", "symlink_to"},
         _SCRATCH,
     ),
+    "service/admission/low_priority.py": ({"write_text"}, "a setting of the kernel"),
     "swiftlet/corpora/archives.py": ({"TemporaryDirectory", "mkdir"}, _SCRATCH),
     "swiftlet/encoders/hub.py": ({"snapshot_download"}, _BY_ITSELF),
     "swiftlet/index/changes/log.py": ({"connect"}, _READS),
-    "swiftlet/index/documents/store.py": ({"connect"}, _READS),
+    "swiftlet/index/database.py": ({"connect"}, _READS),
     "swiftlet/index/lexical/index.py": ({"symlink_to"}, _SCRATCH),
     "swiftlet/index/snapshot.py": ({"open"}, "tarfile writes into a file that is opened by disk"),
     "swiftlet/integrations/mteb.py": ({"TemporaryDirectory"}, _SCRATCH),
@@ -42,7 +43,7 @@ ALLOWED = {
     "training/loop/log.py": ({"SummaryWriter"}, "a log for people"),
     "training/model/cross_encoder.py": ({"save_pretrained"}, _BY_ITSELF),
     "training/model/exported.py": ({"TemporaryDirectory", "save_pretrained"}, _SCRATCH),
-    "training/model/loading.py": ({"snapshot_download"}, "the cache of the hub's library"),
+    "training/model/folders.py": ({"snapshot_download"}, "the cache of the hub's library"),
     "training/plan.py": ({"TemporaryDirectory"}, _SCRATCH),
 }
 

@@ -74,8 +74,8 @@ class Passages:
         :raises TrainingDataError: When it is damaged.
         """
         self.directory = directory
-        self._connection = connect_read_only(directory / _STORE_FILE)
         try:
+            self._connection = connect_read_only(directory / _STORE_FILE)
             (self.num_passages,) = self._connection.execute(
                 "SELECT count(*) FROM passages"
             ).fetchone()

@@ -24,6 +24,13 @@ from swiftlet.errors import (
     UnfinishedWriteError,
 )
 from swiftlet.index.changes.last import LAST_FILE, LastChange, read_last, way_out
+from swiftlet.index.database import (
+    check_schema,
+    checked_texts,
+    damage,
+    parse_metadata,
+    parse_sections,
+)
 from swiftlet.manifest import Manifest
 from swiftlet.publication import replace_file, storage_errors
 from swiftlet.types import Document, Embeddings, Span
@@ -211,9 +218,16 @@ class Changes:
         if passages is None:
             empty = np.empty((0, self._width), dtype=np.float32)
             return Change(number, document_id, None, (), empty, found)
-        document = Document(document_id, text, title, json.loads(metadata), json.loads(sections))
-        rows = np.frombuffer(embeddings, dtype="<f4").reshape(-1, self._width)
-        spans = tuple((start, end) for start, end in json.loads(passages))
+        with damage(self.path):
+            checked_texts(self.path, document_id, text, title, metadata, sections)
+            parsed = parse_metadata(metadata, self.path), parse_sections(sections, self.path)
+            rows = np.frombuffer(embeddings, dtype="<f4").reshape(-1, self._width)
+            spans = tuple((int(start), int(end)) for start, end in json.loads(passages))
+            if len(spans) != len(rows):
+                raise ValueError(
+                    f"change {number} has {len(rows)} embeddings for {len(spans)} spans"
+                )
+        document = Document(document_id, text, title, *parsed)
         return Change(number, document_id, document, spans, rows, found)
 
 
@@ -358,8 +372,10 @@ def checksum(*values: int | str | bytes | None) -> bytes:
 def check_base(connection: sqlite3.Connection, path: Path, content: str) -> None:
     """Refuse the changes of another base.
 
-    :raises CorruptIndexError: When the file belongs to another base, or is of a newer format.
+    :raises CorruptIndexError: When the file belongs to another base, is of a newer format, or has
+        more than tables.
     """
+    check_schema(connection, path)
     try:
         ((found, version),) = connection.execute("SELECT * FROM base").fetchall()
     except ValueError:

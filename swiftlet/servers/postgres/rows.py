@@ -32,7 +32,6 @@ COLUMNS = {
 """The columns of the tables, with their types."""
 
 _LONGEST_ID = 1_024
-_LONGEST_KEY = 2_048  # an index of the server takes no more than 2,704 bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +57,6 @@ def check_document(document: Document, num_passages: int) -> None:
             problem = f"a character in its {name} that PostgreSQL cannot keep, such as U+0000"
     if (size := len(document.document_id.encode(errors="replace"))) > _LONGEST_ID:
         problem = f"{size:,} bytes of id; on PostgreSQL at most {_LONGEST_ID:,} are expected"
-    if any(len(key) > _LONGEST_KEY for key in keys_of(document.metadata)):
-        problem = f"a field of metadata with a name of more than {_LONGEST_KEY:,} bytes"
     if num_passages > MOST_PASSAGES:
         problem = f"more than {MOST_PASSAGES:,} passages"
     if problem:

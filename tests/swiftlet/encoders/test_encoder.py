@@ -197,7 +197,7 @@ def test_the_precision_that_a_manifest_names_is_the_default(altered_encoder):
     assert OnnxEncoder.load(directory, precision="int8").precision == "int8"
 
 
-@pytest.mark.parametrize("named", ["fp32", "int4", ["int8"]])
+@pytest.mark.parametrize("named", ["fp32", "int4"])
 def test_a_default_precision_that_is_not_there_is_refused(altered_encoder, named):
     details = {**read_manifest(DEFAULT_ENCODER).details, "default_precision": named}
     directory = altered_encoder(details=details)

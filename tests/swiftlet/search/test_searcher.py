@@ -326,14 +326,15 @@ def index_copy(small_index: Path, tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("details", "error", "problem"),
     [
-        ({}, ManifestError, "the manifest of .*index lacks 'search_effort'"),
+        ({"search_effort": None}, ManifestError, "search_effort"),
         ({"search_effort": {"speed": 9}}, CorruptIndexError, "index is damaged: "),
     ],
 )
 def test_an_index_without_valid_search_parameters_in_its_manifest_is_refused(
     index_copy, details, error, problem
 ):
-    write_manifest(index_copy, replace(read_manifest(index_copy), details=details))
+    manifest = read_manifest(index_copy)
+    write_manifest(index_copy, replace(manifest, details={**manifest.details, **details}))
     with pytest.raises(error, match=problem):
         Searcher.open(index_copy, DEFAULT_ENCODER)
 
@@ -353,5 +354,5 @@ def test_an_index_of_pickled_numbers_is_refused(index_copy):
     manifest = read_manifest(index_copy)
     files = describe_files(index_copy, list(manifest.files))
     write_manifest(index_copy, replace(manifest, files=files))
-    with pytest.raises(CorruptIndexError, match=r"index is damaged: .*Python objects"):
+    with pytest.raises(CorruptIndexError, match=r"\.npy is damaged: .*Python objects"):
         Searcher.open(index_copy, DEFAULT_ENCODER)

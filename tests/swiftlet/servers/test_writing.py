@@ -17,6 +17,7 @@ from swiftlet.errors import (
     InvalidArgumentError,
     RetrievalError,
 )
+from swiftlet.index.columns.columns import keys_of
 from swiftlet.index.server import server_at
 from swiftlet.manifest import read_manifest, write_manifest
 from swiftlet.search.searcher import Searcher
@@ -355,16 +356,15 @@ def test_a_document_that_no_row_holds_is_refused_before_anything_is_written(serv
     assert not exists(server.address("refused"))
 
 
-@pytest.mark.parametrize(
-    ("document", "problem"),
-    [
-        (Document("x", "a\0"), "a character in its text"),
-        (Document("x", "a", metadata={"k" * 3000: 1}), "a name of more than 2,048 bytes"),
-    ],
-)
-def test_a_document_that_no_row_of_postgresql_holds_is_named(document, problem):
-    with pytest.raises(InvalidArgumentError, match=problem):
-        check_document(document, 1)
+def test_a_document_that_no_row_of_postgresql_holds_is_named():
+    with pytest.raises(InvalidArgumentError, match="a character in its text"):
+        check_document(Document("x", "a\0"), 1)
+
+
+def test_an_index_of_postgresql_takes_the_longest_key():
+    names, values = ["😀" * 512, "😀" * 10**5], ["😀" * 64, "😀" * 10**5]
+    keys = [key for name in names for value in values for key in keys_of({name: value})]
+    assert 2_000 < max(map(len, keys)) <= 2_704
 
 
 @pytest.mark.parametrize("overwrite", [False, True])

@@ -258,7 +258,7 @@ def test_a_searcher_without_descriptors_keeps_what_it_has_or_takes_all_that_is_n
         writer.put(documents([3]))
         writer.delete(["0004"])
         outcomes = set()
-        for count in range(0, 25, 6):
+        for count in (0, 12, 24, 48):
             place = Path(shutil.copytree(before, tmp_path / f"{count}"))
             with Searcher.open(place, LOOKUP_QUERY_ENCODER) as searcher:
                 place.rename(tmp_path / f"earlier-{count}")
