@@ -29,6 +29,10 @@ _SECURITY_HEADERS = [
 _SANE_REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/+=@~-]{1,128}")
 
 _ENDED = "the service has ended before there was an answer; ask another one"
+_ENDED_WRITE = (
+    "the service has ended before there was an answer; it is not known whether all is written: "
+    "send it again"
+)
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +94,8 @@ class RequestContextMiddleware:
             except asyncio.CancelledError as error:
                 # The server cancels requests only when it ends.
                 if not status:
-                    ended = NotReadyError(_ENDED)
+                    is_write = scope["path"].startswith("/documents") and scope["method"] != "GET"
+                    ended = NotReadyError(_ENDED_WRITE if is_write else _ENDED)
                     ended.__cause__ = error
                     await problem_response(ended, context)(scope, receive, send_with_headers)
             except Exception as error:

@@ -331,6 +331,20 @@ def check_embedding_space(name: str, embedding_space: str, dim: int, index: Mani
         )
 
 
+def file_of(directory: Path, name: str) -> Path:
+    """The path of a file of an artefact, without links.
+
+    :raises CorruptArtefactError: When a link leads out of the directory.
+    """
+    found = (directory / name).resolve()
+    if not found.is_relative_to(directory.resolve()):
+        raise CorruptArtefactError(
+            f"{directory / name} is a link to {found}, which is no part of the artefact: put the "
+            "file itself in its place"
+        )
+    return found
+
+
 def _check_is_file(status: os.stat_result, error: ArtefactError) -> None:
     # Reading a pipe or a device may never end.
     if not stat.S_ISREG(status.st_mode):

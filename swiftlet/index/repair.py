@@ -9,8 +9,8 @@ from swiftlet.arguments import StrPath, path_of
 from swiftlet.errors import CorruptIndexError, InvalidArgumentError
 from swiftlet.index.changes.log import Changes, ChangesWriter
 from swiftlet.index.changes.salvage import salvaged
-from swiftlet.manifest import load_manifest, write_manifest
-from swiftlet.publication import publish, storage_errors, writer_lock
+from swiftlet.manifest import file_of, load_manifest, write_manifest
+from swiftlet.publication import flush, storage_errors, sync_name, writer_lock
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,7 @@ def repair(index: StrPath) -> Repaired:
     :raises ArtefactError: When the base is damaged, or another process is writing the index.
     :raises InvalidArgumentError: When there is an index from an earlier repair.
     :raises StorageError: When the file system refuses; the index is as it was.
+    :raises UnfinishedWriteError: When both are in their places, but a loss of power may undo it.
     """
     place = path_of("index", index).resolve()
     manifest = load_manifest(place, "index")
@@ -45,8 +46,10 @@ def repair(index: StrPath) -> Repaired:
                 return Repaired(changes.count(), {}, None)
         except CorruptIndexError:
             pass
-        if kept.exists():
-            raise InvalidArgumentError(f"{kept} is there from an earlier repair: move it away")
+        if kept.exists() or kept.is_symlink():
+            raise InvalidArgumentError(
+                f"{kept} is there, perhaps from an earlier repair: move it away"
+            )
         artefact, scratch = working / "artefact", working / "salvage"
         try:
             for made in (artefact, scratch):
@@ -55,16 +58,22 @@ def repair(index: StrPath) -> Repaired:
             found, lost = salvaged(place, manifest, scratch)
             for name in manifest.files:
                 disk.make_directory((artefact / name).parent, parents=True, exist_ok=True)
-                disk.copy(place / name, artefact / name)
+                disk.copy(file_of(place, name), artefact / name)
             write_manifest(artefact, manifest)
             if found:
                 first = changes.first + 1
                 again = [replace(each, number=n) for n, each in enumerate(found, start=first)]
                 with closing(ChangesWriter(artefact, manifest.content)) as file:
                     file.append(again)
-            publish(artefact, place)
+            flush(artefact)
+            # So one exchange does both, and no moment has only one of the two.
             disk.rename(artefact, kept)
-            disk.sync(kept.parent)
+            try:
+                disk.exchange(kept, place)
+            except BaseException:
+                disk.rename(kept, artefact)
+                raise
+            sync_name(place)
         finally:
             for made in (artefact, scratch):
                 disk.remove_tree(made, ignore_errors=True)

@@ -9,11 +9,10 @@ from swiftlet import disk
 from swiftlet.arguments import StrPath, path_of
 from swiftlet.errors import (
     ArtefactError,
-    CorruptArtefactError,
     InvalidArgumentError,
     StorageError,
 )
-from swiftlet.index.changes.last import LAST_FILE
+from swiftlet.index.changes.last import LAST_FILE, check_is_own_file
 from swiftlet.index.changes.log import (
     CHANGES_FILE,
     Changes,
@@ -21,7 +20,7 @@ from swiftlet.index.changes.log import (
     make_changes,
     note_last,
 )
-from swiftlet.manifest import FILE_NAME, Manifest, load_manifest, read_manifest
+from swiftlet.manifest import FILE_NAME, Manifest, file_of, load_manifest, read_manifest
 from swiftlet.publication import (
     discard,
     locked_working_directory,
@@ -82,13 +81,7 @@ def _write(archive: Path, index: Path, manifest: Manifest, working: Path) -> Non
     with disk.opened(archive) as file:
         with tarfile.open(fileobj=file, mode="w") as tar:
             for part in (FILE_NAME, *manifest.files):
-                found = (index / part).resolve()
-                if not found.is_relative_to(index.resolve()):
-                    raise CorruptArtefactError(
-                        f"{index / part} is a link to {found}, which is no part of the index: put "
-                        "the file itself in its place"
-                    )
-                tar.add(found, f"{name}/{part}", recursive=False)
+                tar.add(file_of(index, part), f"{name}/{part}", recursive=False)
             _copy_changes(index, working, manifest)
             for part in (CHANGES_FILE, LAST_FILE):
                 tar.add(working / part, f"{name}/{part}")
@@ -102,7 +95,7 @@ def _copy_changes(index: Path, out: Path, manifest: Manifest) -> None:
     """Write the changes as they are at one moment, and which is the last, and verify them."""
     source, copy = index / CHANGES_FILE, out / CHANGES_FILE
     try:
-        if source.exists():
+        if check_is_own_file(source):
             with closing(connect_changes(source)) as changes:
                 # Not into a file by way of a log of its own, which could be left beside it.
                 replace_file(copy, changes.serialize())

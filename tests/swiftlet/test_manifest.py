@@ -1,5 +1,6 @@
 import hashlib
 import json
+import os
 import random
 import shutil
 from dataclasses import replace
@@ -274,4 +275,11 @@ def test_a_metric_other_than_the_inner_product_of_normalised_embeddings_is_refus
     manifest = Manifest("model", 3, "space", {}, "a test", **fields)
     write_manifest(tmp_path, manifest)
     with pytest.raises(ManifestError, match="only 'inner_product' of normalised"):
+        read_manifest(tmp_path)
+
+
+def test_a_manifest_of_too_many_bytes_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).touch()
+    os.truncate(tmp_path / FILE_NAME, (1 << 24) + 1)
+    with pytest.raises(ManifestError, match="16,777,217 bytes, but a manifest has at most"):
         read_manifest(tmp_path)

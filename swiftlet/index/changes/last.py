@@ -13,6 +13,7 @@ from typing import NamedTuple
 from swiftlet.errors import CorruptIndexError
 
 LAST_FILE = "changes.last"
+_MOST_BYTES = 4096
 
 
 class LastChange(NamedTuple):
@@ -42,9 +43,12 @@ def read_last(directory: Path, content: str) -> LastChange | None:
     """
     path, before = directory / LAST_FILE, None
     while True:
+        if not check_is_own_file(path):
+            return None
         try:
-            lines = path.read_bytes()
-        except FileNotFoundError:
+            with path.open("rb") as file:
+                lines = file.read(_MOST_BYTES)
+        except FileNotFoundError:  # a merge has replaced the index meanwhile
             return None
         if found := [*_whole(lines)]:
             return max((last for base, last in found if base == content), default=None)
@@ -61,6 +65,17 @@ def _whole(lines: bytes) -> Iterator[tuple[str, LastChange]]:
             last = LastChange(int(number), bytes.fromhex("".join(checksum)))
             if last.line(base) == line:
                 yield base, last
+
+
+def check_is_own_file(path: Path) -> bool:
+    """Whether there is a file of changes.
+
+    :raises CorruptIndexError: When it is a link, which may lead out of the index, or a pipe or a
+        device, of which reading may never end.
+    """
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise CorruptIndexError(f"{path} is no regular file: put the file itself in its place")
+    return path.exists()
 
 
 def way_out(directory: Path) -> str:

@@ -23,7 +23,13 @@ from swiftlet.errors import (
     StorageError,
     UnfinishedWriteError,
 )
-from swiftlet.index.changes.last import LAST_FILE, LastChange, read_last, way_out
+from swiftlet.index.changes.last import (
+    LAST_FILE,
+    LastChange,
+    check_is_own_file,
+    read_last,
+    way_out,
+)
 from swiftlet.index.database import (
     check_schema,
     checked_texts,
@@ -178,7 +184,7 @@ class Changes:
         """The open file, or None when there is none; a writer makes it with its base."""
         if self._connection is not None:
             return self._connection
-        if not self.path.exists():
+        if not check_is_own_file(self.path):
             return None
         with self._errors():
             connection = connect_changes(self.path)
@@ -196,7 +202,10 @@ class Changes:
             yield
         except sqlite3.DatabaseError as error:
             if _code(error) in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR):
-                raise CorruptIndexError(f"{self.path} cannot be read: {error}") from error
+                raise CorruptIndexError(
+                    f"{self.path} cannot be read: {error}; if the disk is full, free 32 KiB, which "
+                    "SQLite needs to read it"
+                ) from error
             raise CorruptIndexError(
                 f"{self.path} is damaged: {error}; {way_out(self.path.parent)}"
             ) from error
@@ -300,7 +309,7 @@ class ChangesWriter:
         )
 
     def _open(self) -> sqlite3.Connection:
-        if not self._path.exists():
+        if not check_is_own_file(self._path):
             make_changes(self._directory, self._content)
         connection = disk.database(self._path, isolation_level=None, check_same_thread=False)
         try:

@@ -1,5 +1,6 @@
 """Reads what can be read of damaged changes."""
 
+import itertools
 import sqlite3
 import struct
 from contextlib import closing, suppress
@@ -7,7 +8,7 @@ from pathlib import Path
 
 from swiftlet import disk
 from swiftlet.errors import CorruptIndexError
-from swiftlet.index.changes.last import read_last
+from swiftlet.index.changes.last import check_is_own_file, read_last
 from swiftlet.index.changes.log import CHANGES_FILE, Change, Changes
 from swiftlet.manifest import Manifest
 
@@ -26,30 +27,36 @@ def salvaged(index: Path, manifest: Manifest, scratch: Path) -> tuple[list[Chang
     to be missing only if the note of the last one is whole.
 
     :param scratch: An empty directory.
+    :raises CorruptIndexError: As `check_is_own_file`.
     :raises OSError: When a file cannot be read or copied.
     """
     path = index / CHANGES_FILE
-    if path.exists():
+    if check_is_own_file(path):
         disk.write(scratch / CHANGES_FILE, path.read_bytes())
-    if (index / _LOG).exists():
+    if check_is_own_file(index / _LOG):
         page_size = _PAGE_SIZE.unpack_from(path.read_bytes().ljust(_PAGE_SIZE.size, b"\0"))[0]
         disk.write(scratch / _LOG, _with_sums((index / _LOG).read_bytes(), page_size or 4096))
     last = None
     with suppress(CorruptIndexError):
         last = read_last(index, manifest.content)
     changes = Changes(index, manifest)
-    found, lost, end = [], {}, changes.first if last is None else last.number
+    found, lost = [], {}
     with closing(disk.database(scratch / CHANGES_FILE)) as connection:
-        with suppress(sqlite3.DatabaseError):
-            ((highest,),) = connection.execute("SELECT max(change) FROM changes")
-            end = max(end, highest or 0)
-        for number in range(changes.first + 1, end + 1):
+        end = changes.first if last is None else last.number
+        if last is None:
+            with suppress(sqlite3.DatabaseError):
+                ((highest,),) = connection.execute("SELECT max(change) FROM changes")
+                most = sum(each.stat().st_size for each in scratch.iterdir())  # a change has bytes
+                end = max(end, min(highest or 0, changes.first + most))
+        for number in itertools.count(changes.first + 1):
             row = None
             try:
                 query = "SELECT * FROM changes WHERE change = ?"
                 row = connection.execute(query, (number,)).fetchone()
                 found.append(changes.change_of(row))
             except (sqlite3.DatabaseError, CorruptIndexError, TypeError):
+                if row is None and number > end:
+                    break
                 lost[number] = str(row[1]) if row else ""
     return found, lost
 

@@ -1,13 +1,19 @@
 """Changes that are damaged are saved as far as they can be read."""
 
+import errno
+import os
 import random
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 import swiftlet
+from swiftlet import disk
 from swiftlet.encoders import LOOKUP_QUERY_ENCODER
+from swiftlet.errors import UnfinishedWriteError
 from swiftlet.index.building.build import build_index
 from swiftlet.index.changes.last import LAST_FILE
 from swiftlet.index.changes.log import CHANGES_FILE
@@ -93,7 +99,9 @@ def test_a_change_that_is_lost_is_named_and_the_index_can_be_changed_and_searche
     with swiftlet.open(index) as searcher:
         assert searcher.search("once more", 1)[0].document_id == "document 007"
     (index / LAST_FILE).write_bytes(b"altered")
-    assert "is there from an earlier repair: move it away" in refusal(command("repair", index))
+    assert "is there, perhaps from an earlier repair: move it away" in refusal(
+        command("repair", index)
+    )
 
 
 @pytest.mark.parametrize("left", ["nothing", "no database", "the empty file of a full disk"])
@@ -123,6 +131,64 @@ def test_a_searcher_that_is_open_follows_a_repair(index):
             writer.put([Document("new", "text")])
         assert searcher.refresh()
         assert searcher.num_documents == 41
+
+
+def test_a_repair_that_fails_leaves_the_index_as_it_was(index, monkeypatch):
+    (index / LAST_FILE).write_bytes(b"altered")
+    before = {path.name: path.read_bytes() for path in index.iterdir() if path.is_file()}
+
+    def fail(*paths):
+        raise OSError(errno.EIO, "an error of the disk")
+
+    kept = index.with_name("index.damaged")
+    kept.symlink_to("nowhere")
+    with pytest.raises(swiftlet.InvalidArgumentError, match="perhaps from an earlier repair"):
+        repair(index)
+    kept.unlink()
+    for name in ("rename", "exchange"):
+        with monkeypatch.context() as patch:
+            patch.setattr(disk, name, fail)
+            with pytest.raises(swiftlet.StorageError, match="Input/output error"):
+                repair(index)
+        left = {path.name: path.read_bytes() for path in index.iterdir() if path.is_file()}
+        assert {**left, f"{CHANGES_FILE}-shm": b""} == {**before, f"{CHANGES_FILE}-shm": b""}
+        assert not kept.exists()
+    sync = disk.sync
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "sync", lambda place: fail() if place == index.parent else sync(place))
+        with pytest.raises(UnfinishedWriteError):
+            repair(index)
+    assert (kept / LAST_FILE).read_bytes() == b"altered"
+    assert texts(index) == whole()
+
+
+def test_a_number_that_no_change_can_have_does_not_hold_up_a_repair(index):
+    with closing(sqlite3.connect(index / CHANGES_FILE)) as connection:
+        connection.execute("UPDATE changes SET change = 1 << 62 WHERE change = 15")
+        connection.commit()
+    assert [*repair(index).lost] == [15]
+
+
+@pytest.mark.parametrize("name", [LAST_FILE, CHANGES_FILE])
+def test_links_and_pipes_in_the_place_of_changes_are_refused(index, tmp_path, name):
+    (tmp_path / "elsewhere").write_bytes((index / name).read_bytes())
+    acts = [texts]
+    if name == CHANGES_FILE:
+        acts += [repair, lambda index: swiftlet.snapshot(index, tmp_path / "a.tar")]
+    for make in (os.mkfifo, lambda path: path.symlink_to(tmp_path / "elsewhere")):
+        (index / name).unlink()
+        make(index / name)
+        for act in acts:
+            with pytest.raises(swiftlet.ArtefactError, match=f"{name} is no regular file"):
+                act(index)
+
+
+def test_a_repair_copies_no_file_from_outside_the_index(index, tmp_path):
+    (index / LAST_FILE).write_bytes(b"altered")
+    (index / "documents.sqlite").rename(tmp_path / "secret")
+    (index / "documents.sqlite").symlink_to(tmp_path / "secret")
+    with pytest.raises(swiftlet.CorruptArtefactError, match="is no part of the artefact"):
+        repair(index)
 
 
 def test_a_base_that_is_damaged_is_not_repaired(index):
