@@ -13,7 +13,7 @@ def only_more_descriptors(count: int) -> Iterator[None]:
     held: list[int] = []
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(int(each.name) for each in Path("/proc/self/fd").iterdir())
-    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1 + count, hard))
     try:
         try:
             while True:
