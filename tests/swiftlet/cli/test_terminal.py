@@ -1,9 +1,12 @@
 """What commands show in a terminal."""
 
 import re
+from io import StringIO
 from threading import Event
+from time import sleep
 
 import pytest
+from rich.console import Console
 
 from swiftlet.cli import terminal
 from swiftlet.cli.terminal import ProgressBars
@@ -21,18 +24,19 @@ def test_work_that_ends_early_is_shown_as_ended(capsys: pytest.CaptureFixture[st
 
 
 def test_a_log_has_a_line_from_time_to_time_also_while_one_document_is_read(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    log = StringIO()  # pytest's capture loses what is printed while the capture is read
+    monkeypatch.setattr(terminal, "messages", Console(file=log))
     monkeypatch.setattr(terminal, "_SECONDS_BETWEEN_LINES", 0.01)
-    written = ""
     with ProgressBars() as progress:
         progress.begin("Reading documents", None)
-        while "Reading documents: 0\n" not in written:
-            written += capsys.readouterr().err
+        while "Reading documents: 0\n" not in log.getvalue():
+            sleep(0.01)
         progress.begin("Encoding passages", 20, done=5)
         progress.advance(5)
-        while "Encoding passages: 10 of 20" not in written:
-            written += capsys.readouterr().err
+        while "Encoding passages: 10 of 20" not in log.getvalue():
+            sleep(0.01)
 
 
 def test_a_line_of_a_log_is_not_repeated(
