@@ -6,6 +6,7 @@
 # make check  the tests that are dear: pages, servers, environments, load; CI runs them too
 # make docs   build the documentation as a site in build/site
 # make soak   the tests that take minutes; CI runs them after both
+# make again  run only the tests that failed last, one at a time
 # make crash HOURS=1  walk all points at which a crash or a fault may strike, then random histories
 # make explore   property tests with new random examples
 PYTHON ?= python3
@@ -36,7 +37,7 @@ CRASH ?=
 VERSION ?=
 RELEASE ?=
 
-.PHONY: image test-image sbom dist release demo docs test check loadtest lint format tests soak crash explore \
+.PHONY: image test-image sbom dist release demo docs test check loadtest lint format tests soak again crash explore \
 	constraints clean
 
 demo: $(VENV)/base
@@ -62,6 +63,9 @@ check: $(VENV)/dev
 
 soak: $(VENV)/dev
 	$(BIN)/python -m pytest -n 2 -m soak
+
+again: $(VENV)/dev
+	$(BIN)/python -m pytest -m '' --last-failed --last-failed-no-failures none
 
 crash: $(VENV)/dev
 	$(BIN)/python -m tests.crashes --hours $(HOURS) $(CRASH)
