@@ -14,10 +14,10 @@ from torch.nn import functional
 from swiftlet.progress import Silence
 from tests.checkpoints import WORDS
 from tests.runs import ListedPassages, gradients, plain_accelerator, tower
-from tests.samplers import made
+from tests.samplers import made, sampler_inputs
 from training.contrastive.batch_encoder import BatchEncoder
 from training.contrastive.false_negatives import FalseNegatives
-from training.contrastive.step import CandidateSource, ContrastiveStep, StepResult, TrainingTexts
+from training.contrastive.step import CandidateSource, ContrastiveStep, StepResult
 from training.data.positives import KnownPositives
 from training.errors import TrainingDataError
 from training.loop.embedding_cache import EmbeddingCache
@@ -38,7 +38,7 @@ QUERIES = [WORDS[i] for i in range(10)]
 # Query 4 has two relevant passages, and passage 4 is relevant to two queries.
 KNOWN = KnownPositives([[0], [1], [2], [3], [4, 12], [4], [6], [7], [8], [9]])
 PAIRS = np.array([[0, 0], [4, 4], [5, 4], [7, 7], [2, 2], [9, 9], [4, 12]])
-TEXTS = TrainingTexts(QUERIES, ListedPassages(PASSAGES), KNOWN)
+TEXTS = sampler_inputs(KNOWN, queries=QUERIES, passages=ListedPassages(PASSAGES))
 
 
 def make(
