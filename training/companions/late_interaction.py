@@ -104,8 +104,7 @@ class LateInteraction:
 
     def _encoded(self, texts: Sequence[str]) -> tuple[torch.Tensor, torch.Tensor]:
         """The outputs of tokens, of length 1 (n, tokens, width), and whether there is one."""
-        device = self._accelerator.device
-        features = {name: each.to(device) for name, each in self._tower.tokenise(texts).items()}
+        features = self._tower.tokenise(texts, self._accelerator.device)
         with self._accelerator.autocast():
             outputs = self._tower.token_outputs(features)
         return functional.normalize(outputs.float(), dim=-1), features["attention_mask"].bool()
