@@ -59,7 +59,8 @@ def load_data(
     :raises TrainingDataError: When there are too few pairs or queries.
     :raises InvalidArgumentError: When the settings of passages are invalid for this tower.
     """
-    tokenizer = Tokenizer(truncating_tokenizer(document_tower.encoder, document_tower.max_tokens))
+    whole = document_tower.encoder.tokenizer
+    tokenizer = Tokenizer(truncating_tokenizer(whole, document_tower.max_tokens))
     settings, validation = recipe.passages, recipe.validation
     check_passages(document_tower.vectors, settings)
     splitter = PassageSplitter(

@@ -90,7 +90,7 @@ class Tower(nn.Module):
         self.is_lookup = is_lookup(encoder)
         # A copy, so that the padding and truncation of the saved tokenizer stay as they are.
         tokenizer = encoder.tokenizer
-        self._tokenizer = truncating_tokenizer(encoder, max_tokens)
+        self._tokenizer = truncating_tokenizer(tokenizer, max_tokens)
         self._clean = cleaning_for(self._tokenizer)
         if self.is_lookup:
             tokenizer.enable_truncation(max_tokens)
