@@ -105,7 +105,7 @@ def load_source(
     return Source(
         model=encoder.eval(),
         name=folder.resolve().name if Path(model).is_dir() else str(model),
-        tokenizer_json=truncating_tokenizer(encoder, chosen).to_str(),
+        tokenizer_json=truncating_tokenizer(encoder.tokenizer, chosen).to_str(),
         max_tokens=chosen,
         pooling="mean" if is_lookup(encoder) else pooling_of(encoder),
         dim=_embedding_dimension(encoder),

@@ -24,17 +24,11 @@ class Counted:
         raise NotImplementedError
 
 
-def made(
-    kind: type[Made],
-    known: KnownPositives,
-    num_passages: int = 0,
-    *,
-    settings: dict[str, Any] | None = None,
-    seed: int | tuple[int, ...] = 0,
-    **inputs: Any,
-) -> Made:
-    """A sampler with the `settings` of [negatives] and these inputs."""
-    defaults = {
+def sampler_inputs(
+    known: KnownPositives, num_passages: int = 0, seed: int | tuple[int, ...] = 0, **inputs: Any
+) -> SamplerInputs:
+    """These inputs, and as little as possible of the others."""
+    defaults: dict[str, Any] = {
         "queries": (),
         "passages": Counted(num_passages),
         "pairs": np.empty((0, 2), np.int64),
@@ -47,8 +41,19 @@ def made(
         "device": torch.device("cpu"),
     }
     seed = seed if isinstance(seed, tuple) else (seed,)
-    made_of = SamplerInputs(known=known, seed=seed, **defaults | inputs)
-    return kind(Negatives(**settings or {}), made_of)
+    return SamplerInputs(known=known, seed=seed, **defaults | inputs)
+
+
+def made(
+    kind: type[Made],
+    known: KnownPositives,
+    num_passages: int = 0,
+    *,
+    settings: dict[str, Any] | None = None,
+    **inputs: Any,
+) -> Made:
+    """A sampler with the `settings` of [negatives] and these inputs."""
+    return kind(Negatives(**settings or {}), sampler_inputs(known, num_passages, **inputs))
 
 
 def normalised(count: int, seed: int, dim: int = 8) -> torch.Tensor:

@@ -14,7 +14,7 @@ from training.companions.several_vectors import check_passages
 from training.companions.sharing import Sharing, share
 from training.contrastive.batch_encoder import BatchEncoder
 from training.contrastive.false_negatives import FalseNegatives
-from training.contrastive.step import CandidateSource, ContrastiveStep, TrainingTexts
+from training.contrastive.step import CandidateSource, ContrastiveStep
 from training.data.training_data import TrainingData, read_training_data
 from training.data.validation_set import FEWEST_QUERIES, ValidationSet, hold_out, validation_from
 from training.errors import TrainingDataError
@@ -59,7 +59,8 @@ def load_data(
     :raises TrainingDataError: When there are too few pairs or queries.
     :raises InvalidArgumentError: When the settings of passages are invalid for this tower.
     """
-    tokenizer = Tokenizer(truncating_tokenizer(document_tower.encoder, document_tower.max_tokens))
+    whole = document_tower.encoder.tokenizer
+    tokenizer = Tokenizer(truncating_tokenizer(whole, document_tower.max_tokens))
     settings, validation = recipe.passages, recipe.validation
     check_passages(document_tower.vectors, settings)
     splitter = PassageSplitter(
@@ -138,12 +139,11 @@ def make_step(
         seed=(recipe.seed + stage,),
     )
     source = CandidateSource(
-        TrainingTexts(data.queries, data.passages, data.known),
+        inputs,
         negatives.make(inputs),
         shared=negatives.shared,
         false_negatives=false_negatives,
         re_encodes=negatives.gradient == "re-encoded",
-        scale=recipe.loss.scale,
         num_processes=encoder.accelerator.num_processes,
     )
     return ContrastiveStep(encoder, source, loss)

@@ -42,8 +42,9 @@ class Bench:
         self.dual_encoder = make_dual_encoder(recipe)
         tower, passages = self.dual_encoder.document_tower, recipe.passages
         self.store = options.work / "tests"
+        whole = tower.encoder.tokenizer
         splitter = PassageSplitter(
-            Tokenizer(truncating_tokenizer(tower.encoder, tower.max_tokens)), passages.tokens,
+            Tokenizer(truncating_tokenizer(whole, tower.max_tokens)), passages.tokens,
             passages.overlap_tokens, truncate=passages.truncate,
         )  # fmt: skip
         self.collections = {
@@ -104,7 +105,7 @@ def _states(run: Path, bench: Bench) -> Iterator[tuple[str, BatchEncoder]]:
 
 def _embeddings(encoder: BatchEncoder, collection: ValidationSet) -> list[NDArray[np.float32]]:
     relevant = list(dict.fromkeys(document for q in collection.qrels.values() for document in q))
-    rows = [collection.passages.document_ids.index(document) for document in relevant[:EMBEDDED]]
+    rows = collection.passages.document_ids.numbers(relevant[:EMBEDDED])
     chosen = collection.queries[:: max(1, len(collection.queries) // EMBEDDED)][:EMBEDDED]
-    found = encoder.queries(chosen), encoder.passages(collection.passages, np.array(rows))
+    found = encoder.queries(chosen), encoder.passages(collection.passages, rows)
     return [each.float().cpu().numpy() for each in found]

@@ -86,15 +86,6 @@ def test_each_role_has_the_embeddings_of_torch(
     assert (encoder.encode(TEXTS) * found[0]).sum(1).max() < 0.9999
 
 
-def test_prompts_of_the_usual_names_are_those_of_sentence_transformers(
-    model: Path, exported: Path
-) -> None:
-    roles: tuple[Role, ...] = ("query", "passage")
-    for role in roles:
-        found = OnnxEncoder.load(exported, role=role).encode(TEXTS)
-        np.testing.assert_allclose(found, by_torch(model, role), atol=1e-5)
-
-
 def test_an_index_has_passages_with_their_prompt_and_is_searched_with_that_of_queries(
     model: Path, exported: Path, tmp_path: Path
 ) -> None:

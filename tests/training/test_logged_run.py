@@ -70,33 +70,11 @@ def test_a_constant_that_json_does_not_have_is_read_as_pythons_writer_means_it(t
     assert math.isnan(series.y[0])
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ('{"kind": "step", "stage": "s", "st', "not valid JSON"),
-        ("[1]", "the record is not a JSON object"),
-        ('{"stage": "s", "step": 1}', 'there is no "kind" that is a string'),
-        ('{"kind": "step", "step": 1}', 'the step has no "stage" that is a string'),
-        ('{"kind": "evaluation", "stage": "s"}', 'the evaluation has no "step" that is an integer'),
-        ('{"kind": "step", "stage": "s", "step": 1.5}', 'has no "step" that is an integer from 0'),
-        ('{"kind": "step", "stage": "s", "step": -1}', 'has no "step" that is an integer from 0'),
-        ('{"kind": "step", "stage": "s", "step": true}', 'has no "step" that is an integer from 0'),
-        ('{"kind": "stop", "stage": "s", "step": "1"}', 'the stop has no "step"'),
-    ],
-)
-def test_a_bad_line_is_named(tmp_path, line, message):
+@pytest.mark.parametrize("line", ['{"kind": "step", "st', "[1]", "7", '{"stage": "s", "step": 1}'])
+def test_a_line_that_is_no_record_is_named(tmp_path, line):
     path = written(tmp_path, [json.dumps(RECORDS[0]), line])
-    with pytest.raises(CollectionError, match=f"metrics.jsonl, line 2: .*{message}"):
+    with pytest.raises(CollectionError, match=r"metrics.jsonl, line 2: it is no record of a train"):
         read_training_log(path)
-
-
-@pytest.mark.parametrize("value", ['"high"', "true", "[1]"])
-def test_a_figure_that_is_no_number_is_named(tmp_path, value):
-    path = written(tmp_path, [f'{{"kind": "step", "stage": "s", "step": 7, "loss": {value}}}'])
-    with pytest.raises(
-        CollectionError, match=r"'loss' is .*, not a number, at step 7 of stage 's'"
-    ):
-        read_training_log(path).series("step", "loss")
 
 
 def test_a_log_that_is_missing_or_empty_is_refused(tmp_path):

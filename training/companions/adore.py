@@ -77,7 +77,12 @@ class Adore(Method):
 
 
 class LambdaLoss(NamedLoss):
-    """The pairwise loss of ADORE by ranks: see `lambda_loss`."""
+    """The pairwise loss of ADORE: Σ Δ · log(1 + exp(s⁻ − s⁺)) over the negatives of a query.
+
+    Δ is how much nDCG would change if the positive and the negative changed places in the ranking
+    of both and all other negatives (Zhan et al. 2021, section 4.2; LambdaRank). Negatives that rank
+    high, and positives that rank low, weigh most.
+    """
 
     def __init__(self, settings: Scale) -> None:
         self._scale = settings.scale
@@ -93,28 +98,14 @@ class LambdaLoss(NamedLoss):
 
     @override
     def __call__(self, batch: ScoredBatch) -> torch.Tensor:
-        return lambda_loss(batch.scores, batch.positives, batch.negatives, scale=self._scale)
+        logits, positives = batch.logits(self._scale), batch.positives.unsqueeze(1)
+        ranks = logits.detach().argsort(dim=1, descending=True, stable=True).argsort(dim=1) + 1
+        gains = 1 / torch.log2(ranks + 1.0)
+        changes = (gains.gather(1, positives) - gains).abs()
+        margins = logits.masked_fill(~batch.negatives, 0.0) - logits.gather(1, positives)
+        losses = changes * functional.softplus(margins) * batch.negatives
+        return losses.sum(1).mean()
 
     @override
     def collapsed(self, batch: ScoredBatch) -> float:
-        equal = torch.zeros_like(batch.scores)
-        return lambda_loss(equal, batch.positives, batch.negatives, scale=self._scale).item()
-
-
-def lambda_loss(
-    scores: torch.Tensor, positives: torch.Tensor, negatives: torch.Tensor, *, scale: float = 20.0
-) -> torch.Tensor:
-    """The pairwise loss of ADORE: Σ Δ · log(1 + exp(s⁻ − s⁺)) over the negatives of a query.
-
-    Δ is how much nDCG would change if the positive and the negative changed places in the ranking
-    of both and all other negatives (Zhan et al. 2021, section 4.2; LambdaRank). Negatives that rank
-    high, and positives that rank low, weigh most. Arguments as for `contrastive_loss`.
-    """
-    counted = negatives.scatter(1, positives.unsqueeze(1), value=True)
-    logits = (scores.float() * scale).masked_fill(~counted, -torch.inf)
-    ranks = logits.detach().argsort(dim=1, descending=True, stable=True).argsort(dim=1) + 1
-    gains = 1 / torch.log2(ranks + 1.0)
-    changes = (gains.gather(1, positives.unsqueeze(1)) - gains).abs()
-    margins = logits.masked_fill(~negatives, 0.0) - logits.gather(1, positives.unsqueeze(1))
-    losses = changes * functional.softplus(margins) * negatives
-    return losses.sum(1).mean()
+        return self(replace(batch, scores=torch.zeros_like(batch.scores))).item()

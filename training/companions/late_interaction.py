@@ -6,6 +6,7 @@ Retrieval", 2021, section 3. The teacher is the document model before its traini
 
 import copy
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
 import torch
@@ -57,15 +58,10 @@ class TaughtLoss(Loss):
 
     @override
     def __call__(self, batch: ScoredBatch) -> torch.Tensor:
-        read = len(batch.rows)
-        imitation = teacher_loss(
-            batch.scores[:, :read],
-            batch.positives,
-            batch.negatives[:, :read],
-            self._teacher.scores(batch.queries, self._passages.texts(batch.rows)),
-            scale=self._scale,
-            temperature=self._temperature,
-        )
+        read = slice(len(batch.rows))
+        texts = replace(batch, scores=batch.scores[:, read], negatives=batch.negatives[:, read])
+        scores = self._teacher.scores(batch.queries, self._passages.texts(batch.rows))
+        imitation = teacher_loss(texts, scores, self._scale, self._temperature)
         return (1 - self._weight) * self._other(batch) + self._weight * imitation
 
     @override
@@ -108,8 +104,7 @@ class LateInteraction:
 
     def _encoded(self, texts: Sequence[str]) -> tuple[torch.Tensor, torch.Tensor]:
         """The outputs of tokens, of length 1 (n, tokens, width), and whether there is one."""
-        device = self._accelerator.device
-        features = {name: each.to(device) for name, each in self._tower.tokenise(texts).items()}
+        features = self._tower.tokenise(texts, self._accelerator.device)
         with self._accelerator.autocast():
             outputs = self._tower.token_outputs(features)
         return functional.normalize(outputs.float(), dim=-1), features["attention_mask"].bool()
@@ -125,21 +120,14 @@ def _max_sim(
 
 
 def teacher_loss(
-    scores: torch.Tensor,
-    positives: torch.Tensor,
-    negatives: torch.Tensor,
-    teacher: torch.Tensor,
-    *,
-    scale: float = 20.0,
-    temperature: float = 0.25,
+    batch: ScoredBatch, teacher: torch.Tensor, scale: float, temperature: float
 ) -> torch.Tensor:
     """KL(teacher ‖ student) of the softmaxes over each query's positive and negatives, the mean.
 
     :param teacher: The teacher's scores (queries, documents), which are divided by `temperature`.
-        Other arguments as for `contrastive_loss`.
+    :param scale: The factor of the student's scores.
     """
-    left_out = ~negatives.scatter(1, positives.unsqueeze(1), value=True)
-    found = (scores.float() * scale).masked_fill(left_out, -torch.inf).log_softmax(1)
-    wanted = (teacher.float() / temperature).masked_fill(left_out, -torch.inf).log_softmax(1)
-    differences = (wanted - found).masked_fill(left_out, 0.0)
+    found = batch.logits(scale).log_softmax(1)
+    wanted = replace(batch, scores=teacher).logits(1 / temperature).log_softmax(1)
+    differences = (wanted - found).masked_fill(~batch.counted, 0.0)
     return (wanted.exp() * differences).sum(1).mean()

@@ -3,13 +3,17 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
-import numpy as np
 import torch
 from accelerate import Accelerator
 
 from training.data.passages import PassageTexts
 from training.loop.embedding_cache import EmbeddingCache
-from training.loop.shares import DetachedEmbeddings, Shares, backward_through
+from training.loop.shares import (
+    DetachedEmbeddings,
+    Shares,
+    backward_through,
+    computed_by_length,
+)
 from training.model.dual_encoder import DualEncoder, Features
 from training.model.towers import Tower
 from training.objective.negatives.sampler import Rows
@@ -99,15 +103,10 @@ class BatchEncoder:
     @torch.no_grad()
     def _without_gradient(self, tower: Tower, head: Head, texts: Sequence[str]) -> torch.Tensor:
         def encode(own: list[str]) -> torch.Tensor:
-            # Sorted by length, so that batches have little padding.
-            order = np.argsort([*map(len, own)], kind="stable")
-            pieces = []
-            for start in range(0, len(order), self._micro_batch_size):
-                indices = order[start : start + self._micro_batch_size]
-                features = self._features(tower, [own[index] for index in indices])
-                pieces.append(self._encode(tower, head, features))
-            back = torch.from_numpy(np.argsort(order))
-            return torch.cat(pieces)[back.to(pieces[0].device)]
+            return computed_by_length(own, [*map(len, own)], self._micro_batch_size, compute)
+
+        def compute(batch: list[str]) -> torch.Tensor:
+            return self._encode(tower, head, tower.tokenise(batch, self.accelerator.device))
 
         training = tower.training
         tower.eval()
@@ -119,22 +118,19 @@ class BatchEncoder:
     def _with_gradient(self, tower: Tower, head: Head, texts: Sequence[str]) -> DetachedEmbeddings:
         own = list(texts[self._shares.of(len(texts))])
         size = self._micro_batch_size
-        batches = [self._features(tower, own[i : i + size]) for i in range(0, len(own), size)]
+        device = self.accelerator.device
+        batches = [tower.tokenise(own[i : i + size], device) for i in range(0, len(own), size)]
         encode = partial(self._encode, tower, head)
         if len(batches) > 1:
             cached = GradCache(encode, batches)
             return self._shares.detached(cached.embeddings, len(texts), cached.backward)
         width = tower.vectors * self.dual_encoder.dim
-        nothing = torch.empty(0, width, device=self.accelerator.device)  # more processes than texts
+        nothing = torch.empty(0, width, device=device)  # more processes than texts
         return self._shares.detached(encode(batches[0]) if batches else nothing, len(texts))
 
     def _encode(self, tower: Tower, head: Head, features: Features) -> torch.Tensor:
         with self.accelerator.autocast():
             return head(tower(features)).float()
-
-    def _features(self, tower: Tower, texts: list[str]) -> Features:
-        features = tower.tokenise(texts)
-        return {name: value.to(self.accelerator.device) for name, value in features.items()}
 
 
 def _identity(outputs: torch.Tensor) -> torch.Tensor:

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -80,7 +79,7 @@ class ContrastiveTask(Task):
         """
         self._settings, self._step, self._pairs, self._seed = settings, step, pairs, seed
         self._encoder, self._sampler = step.encoder, step.source.sampler
-        self._encode = partial(step.encoder.passages, step.source.texts.passages)
+        self._encode = step.source.inputs.encode_passages
         self._validator = validator
         self._length = settings.length(len(pairs), batch_size)
         self._evaluate_every = evaluate_every or self._length.steps_per_epoch

@@ -10,20 +10,15 @@ from numpy.typing import NDArray
 
 from training.contrastive.batch_encoder import BatchEncoder
 from training.contrastive.false_negatives import FalseNegatives
-from training.data.passages import PassageTexts
-from training.data.positives import KnownPositives
 from training.loop.devices import backward
 from training.objective.contrastive import Loss, ScoredBatch, StandIns, paired_scores, scores
-from training.objective.negatives.sampler import NO_ROW, NegativeSampler, QueryBatch, Rows
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingTexts:
-    """Query texts by number, passages by row, and the known positives of each query."""
-
-    queries: Sequence[str]
-    passages: PassageTexts
-    known: KnownPositives
+from training.objective.negatives.sampler import (
+    NO_ROW,
+    NegativeSampler,
+    QueryBatch,
+    Rows,
+    SamplerInputs,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +66,14 @@ class CandidateSource:
 
     With `shared`, each query has the negatives of all queries. Passages that may be relevant by
     `false_negatives` are no negatives. With a `gradient` of cached negatives, one of them is drawn
-    for each query from the softmax of its scores, which are multiplied by `scale`.
+    for each query from the softmax of its scores.
     """
 
-    texts: TrainingTexts
+    inputs: SamplerInputs
     sampler: NegativeSampler
     shared: bool = False
     false_negatives: FalseNegatives | None = None
     re_encodes: bool = True
-    scale: float = 20.0
     num_processes: int = 1
 
     def candidates(
@@ -104,7 +98,7 @@ class CandidateSource:
             negatives = self.false_negatives.removed(negatives, numbers, positives, rows)
         stand_ins = cached[:0]
         if self.re_encodes and len(cached):
-            logits = scores(queries, embeddings) * self.scale
+            logits = scores(queries, embeddings) * self.inputs.scale
             logits[~negatives[:, len(with_texts) :]] = -torch.inf
             stand_ins = self._agreed(cached[_drawn_columns(logits)])
         encoded = np.union1d(with_texts, stand_ins)
@@ -120,7 +114,7 @@ class CandidateSource:
         """Whether column j of `rows` (m,) is a negative of query i, (n, m)."""
         if self.shared:
             everyone = np.isin(rows, drawn[drawn != NO_ROW])
-            return everyone[np.newaxis] & ~self.texts.known.mask(numbers, rows)
+            return everyone[np.newaxis] & ~self.inputs.known.mask(numbers, rows)
         order = np.argsort(rows)
         lines, places = np.nonzero(drawn != NO_ROW)
         mask = np.zeros((len(numbers), len(rows)), dtype=bool)
@@ -155,11 +149,11 @@ class ContrastiveStep:
         :raises TrainingDataError: When all negatives of all queries may be relevant.
         """
         numbers, positives = pairs.T
-        texts, passages = self.source.texts, self.source.texts.passages
-        asked = [texts.queries[number] for number in numbers]
+        inputs = self.source.inputs
+        asked = [inputs.queries[number] for number in numbers]
         queries = self.encoder.queries_with_gradient(asked)
         found = self.source.candidates(numbers, positives, queries.embeddings.detach())
-        documents = self.encoder.passages_with_gradient(passages, found.encoded)
+        documents = self.encoder.passages_with_gradient(inputs.passages, found.encoded)
         batch = found.scored(queries.embeddings, documents.embeddings, asked)
         loss = self.loss(batch)
         backward(self.encoder.accelerator, loss)

@@ -2,7 +2,6 @@
 
 from array import array
 from collections.abc import Iterable, Sequence
-from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +26,7 @@ class HashIndex:
         return np.where(self._sorted[places] == hashes, self._order[places], -1)
 
 
-class Identifiers(Sequence[str]):
+class Identifiers:
     """Ids by number and numbers by id.
 
     An id takes 32 bytes besides its text, a quarter of the memory of a dictionary.
@@ -47,13 +46,7 @@ class Identifiers(Sequence[str]):
     def __len__(self) -> int:
         return len(self._ends) - 1
 
-    @overload
-    def __getitem__(self, number: int) -> str: ...
-    @overload
-    def __getitem__(self, number: slice) -> list[str]: ...
-    def __getitem__(self, number: int | slice) -> str | list[str]:
-        if isinstance(number, slice):
-            return [self[one] for one in range(*number.indices(len(self)))]
+    def __getitem__(self, number: int) -> str:
         if not 0 <= number < len(self):
             raise IndexError(f"there is no number {number} among {len(self)} ids")
         return self._text[self._ends[number] : self._ends[number + 1]].decode()

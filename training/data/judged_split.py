@@ -1,11 +1,10 @@
 """Judged queries in two parts, for training and for a test."""
 
-import hashlib
 from collections import defaultdict
 
 from swiftlet.evaluation.experiment import JudgedSet
 from swiftlet.types import Query
-from training.data.query_groups import normalised_query
+from training.data.query_groups import digest, normalised_query
 from training.errors import TrainingDataError
 
 HELD_OUT = 0.2
@@ -26,7 +25,7 @@ def split_by_documents(judgements: JudgedSet, advice: str = "") -> tuple[list[Qu
     count = sum(map(len, groups))
     training: list[Query] = []
     test: list[Query] = []
-    for group in sorted(groups, key=lambda group: min(_digest(each.text) for each in group)):
+    for group in sorted(groups, key=lambda group: min(digest(each.text) for each in group)):
         fits = len(test) + len(group) <= HELD_OUT * count
         (test if fits else training).extend(group)
     if count < FEWEST_JUDGED or len(test) < HELD_OUT * count / 2:
@@ -59,7 +58,3 @@ def _connected(judgements: JudgedSet) -> list[list[Query]]:
     for query in queries:
         groups[leader(f"query {normalised_query(query.text)}")].append(query)
     return list(groups.values())
-
-
-def _digest(text: str) -> bytes:
-    return hashlib.blake2b(text.encode(), digest_size=8).digest()

@@ -1,5 +1,6 @@
 """Groups queries with the same words: they are the same query even if their ids differ."""
 
+import hashlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -23,3 +24,8 @@ def query_groups(queries: Sequence[str]) -> NDArray[np.int64]:
 def normalised_query(query: str) -> str:
     """The query in lower case and with single spaces."""
     return " ".join(query.casefold().split())
+
+
+def digest(text: str) -> bytes:
+    """A key of a text, by which texts are chosen at random in the same way each time."""
+    return hashlib.blake2b(text.encode(), digest_size=8).digest()

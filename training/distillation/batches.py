@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from training.loop.shares import computed_by_length
 from training.model.towers import Tower
 
 _BATCHES_SORTED_TOGETHER = 64
@@ -51,10 +52,9 @@ def encode_by_length(
 
     :param tower: Tokenises the texts.
     """
-    order = np.argsort(token_counts(tower, texts), kind="stable")
-    pieces = []
-    for start in range(0, len(order), _ENCODED_TOGETHER):
-        features = tower.tokenise([texts[i] for i in order[start : start + _ENCODED_TOGETHER]])
-        on_device = {name: value.to(device) for name, value in features.items()}
-        pieces.append(model(on_device).float().cpu())
-    return torch.cat(pieces)[torch.from_numpy(np.argsort(order))].clone()
+
+    def compute(batch: list[str]) -> torch.Tensor:
+        found: torch.Tensor = model(tower.tokenise(batch, device)).float().cpu()
+        return found
+
+    return computed_by_length(texts, token_counts(tower, texts), _ENCODED_TOGETHER, compute)

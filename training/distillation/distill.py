@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Unpack
 
+import numpy as np
+
 from swiftlet.encoders.reranker import OnnxReranker
 from swiftlet.errors import InvalidArgumentError, ManifestError
 from swiftlet.manifest import check_embedding_space, read_manifest
@@ -15,7 +17,7 @@ from training.distillation.settings import LOOKUP, Distillation, Judged
 from training.distillation.student import Student
 from training.distillation.task import DistillationTask, OnIndex
 from training.distillation.teacher import Teacher, TorchEncoder
-from training.distillation.texts import TextIndices, TextMixture, read_texts
+from training.distillation.texts import TextMixture, read_texts
 from training.loop.log import TrainingProgress
 from training.loop.loop import TrainingLoop
 from training.loop.run import Start, training_run
@@ -173,6 +175,6 @@ def _relevance(
     mixture: TextMixture,
 ) -> RelevanceTerm:
     """The contrastive term of the judged queries, the last source of the mixture."""
-    judged = TextIndices.of_source(len(mixture.sources) - 1, len(relevant))
+    judged = np.arange(len(mixture.lines) - len(relevant), len(mixture.lines))
     expected = teacher.outputs(mixture, judged)
     return RelevanceTerm.of_index(relevant, comparison.index, expected, settings)

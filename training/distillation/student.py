@@ -52,7 +52,7 @@ class Student(nn.Module):
     def lookup(cls, teacher: Tower, max_tokens: int | None = None) -> "Student":
         """A look-up table in which a token has the teacher's output for that token alone."""
         max_tokens = max_tokens or teacher.max_tokens
-        tokenizer = truncating_tokenizer(teacher.encoder, max_tokens)
+        tokenizer = truncating_tokenizer(teacher.encoder.tokenizer, max_tokens)
         word = tokenizer.encode(_WORD)
         inner = [place for place, special in enumerate(word.special_tokens_mask) if not special]
         outer = word.ids[: inner[0]], word.ids[inner[-1] + 1 :]

@@ -18,11 +18,12 @@ from training.distillation.relevance import RelevanceTerm
 from training.distillation.settings import Distillation
 from training.distillation.student import Student
 from training.distillation.teacher import Teacher
-from training.distillation.texts import TextIndices, TextMixture
+from training.distillation.texts import TextMixture
 from training.errors import NotFiniteError
 from training.loop.devices import backward
 from training.loop.shares import Shares
 from training.loop.stage import Evaluation, Stage, StageLength, Task
+from training.objective.negatives.sampler import Rows
 
 _LOG_EVERY = 50
 _FITTED_ON = 8192
@@ -101,10 +102,10 @@ class DistillationTask(Task):
     @override
     def backward(self, step: int, batch: NDArray[np.int64]) -> dict[str, float]:
         """Compute the distance to the teacher's outputs, and the ranking loss if there is one."""
-        indices = self._mixture.training[batch]
+        numbers = self._mixture.training[batch]
         self._student.train()
-        teacher = self._teacher.outputs(self._mixture, indices)
-        texts = self._mixture.texts(indices)
+        teacher = self._teacher.outputs(self._mixture, numbers)
+        texts = self._mixture.texts(numbers)
         student = self._shares.detached(
             self._outputs(texts[self._shares.of(len(texts))]), len(texts)
         )
@@ -153,11 +154,8 @@ class DistillationTask(Task):
         device = self._accelerator.device
         if not texts:  # more processes than texts
             return torch.empty(0, self._teacher.width, device=device)
-        features = self._student.tower.tokenise(texts)
         with self._accelerator.autocast():
-            outputs: torch.Tensor = self._student(
-                {n: ids.to(device) for n, ids in features.items()}
-            )
+            outputs: torch.Tensor = self._student(self._student.tower.tokenise(texts, device))
         return outputs.float()
 
     def _losses(
@@ -184,10 +182,10 @@ class DistillationTask(Task):
             )
         return losses
 
-    def _encode(self, model: torch.nn.Module, indices: TextIndices, width: int) -> torch.Tensor:
+    def _encode(self, model: torch.nn.Module, numbers: Rows, width: int) -> torch.Tensor:
         """Outputs (n, width) of `model`, the student or its tower, on the CPU."""
         model.eval()
         compute = partial(
             encode_by_length, self._student.tower, model, device=self._accelerator.device
         )
-        return self._shares.computed(self._mixture.texts(indices), width, compute)
+        return self._shares.computed(self._mixture.texts(numbers), width, compute)

@@ -17,7 +17,7 @@ from swiftlet.encoders.encoding import encode_texts
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.types import Embeddings
 from training.distillation.batches import encode_by_length
-from training.distillation.texts import TextIndices, TextMixture, TextSource
+from training.distillation.texts import TextMixture, TextSource
 from training.loop.devices import processes
 from training.loop.embedding_cache import EmbeddingCache
 from training.loop.log import TrainingProgress
@@ -118,28 +118,28 @@ class Teacher:
         """Load a teacher as `load_query_encoder` does."""
         return cls(*load_query_encoder(settings, accelerator.device), directory, accelerator)
 
-    def outputs(self, mixture: TextMixture, indices: TextIndices) -> torch.Tensor:
-        """Outputs (n, width) as `encode` gives them, at `indices`.
+    def outputs(self, mixture: TextMixture, numbers: Rows) -> torch.Tensor:
+        """Outputs (n, width), as `encode` gives them, for the texts with these numbers (n,).
 
         :raises StorageError: When the file system refuses.
         """
-        outputs = torch.empty(len(indices), self.width)
-        for number in np.unique(indices.sources).tolist():
-            here = indices.sources == number
-            source = mixture.sources[number]
-            found = self._outputs.get(source, indices.rows[here], partial(self._compute, source))
-            outputs[torch.from_numpy(here)] = found
+        outputs, first = torch.empty(len(numbers), self.width), 0
+        for source in mixture.sources:
+            here = (numbers >= first) & (numbers < first + source.num_passages)
+            if here.any():
+                rows, compute = numbers[here] - first, partial(self._compute, source)
+                outputs[torch.from_numpy(here)] = self._outputs.get(source, rows, compute)
+            first += source.num_passages
         return outputs
 
     def prepare(self, mixture: TextMixture, progress: TrainingProgress) -> None:
         """Compute all outputs for the mixture that are not in the cache."""
-        indices = [mixture.training, mixture.held_out]
-        progress.begin("The teacher's embeddings", sum(map(len, indices)))
-        for part in indices:
-            for start in range(0, len(part), _BLOCK):
-                block = part[np.arange(start, min(start + _BLOCK, len(part)))]
-                self.outputs(mixture, block)
-                progress.advance(len(block))
+        numbers = np.concatenate([mixture.training, mixture.held_out])
+        progress.begin("The teacher's embeddings", len(numbers))
+        for start in range(0, len(numbers), _BLOCK):
+            block = numbers[start : start + _BLOCK]
+            self.outputs(mixture, block)
+            progress.advance(len(block))
 
     def encode(self, texts: list[str]) -> torch.Tensor:
         """Outputs (n, width) of `texts` on the CPU: pooled, and normalised if it was exported."""

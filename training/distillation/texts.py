@@ -7,7 +7,6 @@ from itertools import chain
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from swiftlet.corpora.collections import read_documents, read_queries
 from swiftlet.corpora.lines import parse_lines
@@ -16,6 +15,7 @@ from swiftlet.index.directory import documents
 from swiftlet.manifest import FILE_NAME
 from swiftlet.text import normalise
 from swiftlet.types import Document
+from training.data.query_groups import digest
 from training.distillation.sentences import sample_sentences
 from training.distillation.settings import Distillation
 from training.errors import TrainingDataError
@@ -60,38 +60,20 @@ def normalised(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class TextIndices:
-    """The indices of texts (n,): the numbers of their sources, and their rows there."""
-
-    sources: NDArray[np.int64]
-    rows: Rows
-
-    @classmethod
-    def of_source(cls, number: int, count: int) -> "TextIndices":
-        """The indices of the `count` texts of a source."""
-        return cls(np.full(count, number), np.arange(count))
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, chosen: NDArray[np.int64]) -> "TextIndices":
-        return TextIndices(self.sources[chosen], self.rows[chosen])
-
-
-@dataclass(frozen=True, slots=True)
 class TextMixture:
-    """All sources, with the indices of the training texts and of the held-out texts."""
+    """All sources, and their `lines` one after the other.
+
+    `training` and `held_out` are the numbers of the training texts and of the held-out texts.
+    """
 
     sources: tuple[TextSource, ...]
-    training: TextIndices
-    held_out: TextIndices
+    lines: tuple[str, ...]
+    training: Rows
+    held_out: Rows
 
-    def texts(self, indices: TextIndices) -> list[str]:
-        """The texts at `indices`, in that order."""
-        return [
-            self.sources[source].lines[row]
-            for source, row in zip(indices.sources.tolist(), indices.rows.tolist(), strict=True)
-        ]
+    def texts(self, numbers: Rows) -> list[str]:
+        """The texts with these numbers, in that order."""
+        return [self.lines[number] for number in numbers.tolist()]
 
 
 def read_texts(settings: Distillation, judged: Iterable[str] = ()) -> TextMixture:
@@ -139,7 +121,8 @@ def hold_out(sources: Sequence[TextSource], num_logs: int, wanted: int) -> TextM
 
     :raises TrainingDataError: When there are fewer than 20 distinct texts.
     """
-    distinct = {line.casefold() for source in sources for line in source.lines}
+    lines = tuple(line for source in sources for line in source.lines)
+    distinct = {line.casefold() for line in lines}
     if len(distinct) < FEWEST_TEXTS:
         names = ", ".join(source.name for source in sources)
         raise TrainingDataError(
@@ -150,23 +133,14 @@ def hold_out(sources: Sequence[TextSource], num_logs: int, wanted: int) -> TextM
         line.casefold() for source in sources[: num_logs or None] for line in source.lines
     }
     count = max(1, min(wanted, int(len(candidates) * _MOST_HELD_OUT)))
-    chosen = set(sorted(candidates, key=_digest)[:count])
-    training: list[tuple[int, int]] = []
-    held_out: dict[str, tuple[int, int]] = {}
-    for number, source in enumerate(sources):
-        for row, line in enumerate(source.lines):
-            folded = line.casefold()
-            if folded in chosen:
-                held_out.setdefault(folded, (number, row))
-            else:
-                training.append((number, row))
-    return TextMixture(tuple(sources), _indices(training), _indices(list(held_out.values())))
-
-
-def _digest(text: str) -> bytes:
-    return hashlib.blake2b(text.encode(), digest_size=8).digest()
-
-
-def _indices(pairs: Sequence[tuple[int, int]]) -> TextIndices:
-    array = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-    return TextIndices(array[:, 0], array[:, 1])
+    chosen = set(sorted(candidates, key=digest)[:count])
+    training: list[int] = []
+    held_out: dict[str, int] = {}
+    for number, line in enumerate(lines):
+        folded = line.casefold()
+        if folded in chosen:
+            held_out.setdefault(folded, number)
+        else:
+            training.append(number)
+    found = (np.array([*each], dtype=np.int64) for each in (training, held_out.values()))
+    return TextMixture(tuple(sources), lines, *found)

@@ -5,8 +5,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
 import torch
 from accelerate import Accelerator
+from numpy.typing import ArrayLike
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,22 @@ class Shares:
         share, carry = self.of(total), backward or partial(backward_through, own)
         embeddings = self.gathered(own.detach(), total).requires_grad_()
         return DetachedEmbeddings(embeddings, lambda gradient: carry(gradient[share]))
+
+
+def computed_by_length(
+    texts: Sequence[str],
+    lengths: ArrayLike,
+    batch_size: int,
+    compute: Callable[[list[str]], torch.Tensor],
+) -> torch.Tensor:
+    """Outputs (n, width) for n texts, by `compute` for texts of similar length, so little padding.
+
+    :param lengths: The length of each text, (n,).
+    """
+    order = np.argsort(lengths, kind="stable")
+    batches = (order[start : start + batch_size] for start in range(0, len(order), batch_size))
+    outputs = torch.cat([compute([texts[number] for number in batch]) for batch in batches])
+    return outputs[torch.from_numpy(np.argsort(order)).to(outputs.device)]
 
 
 def backward_through(outputs: torch.Tensor, gradient: torch.Tensor) -> None:

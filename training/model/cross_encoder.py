@@ -14,7 +14,7 @@ from swiftlet.text import normalise
 from training.model.attention import fastest_attention
 from training.model.errors import ModelError
 from training.model.folders import find_model, is_cross_encoder
-from training.model.loading import choose_max_tokens, load_model
+from training.model.loading import choose_max_tokens, load_model, truncating_tokenizer
 from training.model.lookup import is_lookup
 from training.model.quiet import quiet
 from training.model.towers import DROPOUT, TowerSettings, keep_layers
@@ -44,8 +44,8 @@ class CrossEncoder(nn.Module):
         self.model = model
         self.max_tokens = max_tokens
         self._whole_tokenizer = tokenizer
-        self.tokenizer = pair_tokenizer(tokenizer, max_tokens)
-        self._padding = pair_tokenizer(tokenizer, max_tokens)
+        self.tokenizer = truncating_tokenizer(tokenizer, max_tokens)
+        self._padding = truncating_tokenizer(tokenizer, max_tokens)
         self._padding.enable_padding(
             direction=tokenizer.padding_side,
             pad_id=tokenizer.pad_token_id,
@@ -120,17 +120,6 @@ class CrossEncoder(nn.Module):
         with quiet():
             self.model.save_pretrained(str(directory))
             tokenizer.save_pretrained(str(directory))
-
-
-def pair_tokenizer(tokenizer: Any, max_tokens: int) -> Any:
-    """A copy of the tokenizer of the library tokenizers that truncates pairs and never pads."""
-    from tokenizers import Tokenizer
-
-    backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
-    backend.no_padding()
-    side = tokenizer.truncation_side
-    backend.enable_truncation(max_tokens, strategy="longest_first", direction=side)
-    return backend
 
 
 def _trained(folder: Path, settings: TowerSettings, attention: str | None) -> tuple[Any, Any, int]:

@@ -132,11 +132,13 @@ def choose_max_tokens(model: "SentenceTransformer", wanted: int | None) -> int:
     return wanted
 
 
-def truncating_tokenizer(model: "SentenceTransformer", max_tokens: int) -> Any:
-    """A copy of the model's tokenizer that truncates to `max_tokens` and never pads."""
+def truncating_tokenizer(tokenizer: Any, max_tokens: int) -> Any:
+    """A copy of a tokenizer that truncates to `max_tokens` and never pads.
+
+    It is of the library tokenizers. Of a pair, it truncates the longer text first.
+    """
     from tokenizers import Tokenizer
 
-    tokenizer = model.tokenizer
     backend = Tokenizer.from_str(getattr(tokenizer, "backend_tokenizer", tokenizer).to_str())
     backend.no_padding()
     side = getattr(tokenizer, "truncation_side", "right")

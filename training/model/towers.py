@@ -90,7 +90,7 @@ class Tower(nn.Module):
         self.is_lookup = is_lookup(encoder)
         # A copy, so that the padding and truncation of the saved tokenizer stay as they are.
         tokenizer = encoder.tokenizer
-        self._tokenizer = truncating_tokenizer(encoder, max_tokens)
+        self._tokenizer = truncating_tokenizer(tokenizer, max_tokens)
         self._clean = cleaning_for(self._tokenizer)
         if self.is_lookup:
             tokenizer.enable_truncation(max_tokens)
@@ -137,13 +137,20 @@ class Tower(nn.Module):
             encoder[0].auto_model.pooler = None
         return cls(encoder, max_tokens, prompts, settings.role)
 
-    def tokenise(self, texts: Sequence[str]) -> dict[str, Tensor]:
-        """Token ids and attention mask (n, tokens) of `texts`, padded to the longest of them."""
+    def tokenise(
+        self, texts: Sequence[str], device: torch.device | None = None
+    ) -> dict[str, Tensor]:
+        """Token ids and attention mask (n, tokens) of `texts`, padded to the longest of them.
+
+        :param device: Where they are; by default on the CPU.
+        """
         texts = [self._clean(self.prompt + text).strip() for text in texts]
         encodings = self._tokenizer.encode_batch(texts)
         return {
-            "input_ids": torch.tensor([encoding.ids for encoding in encodings]),
-            "attention_mask": torch.tensor([encoding.attention_mask for encoding in encodings]),
+            "input_ids": torch.tensor([encoding.ids for encoding in encodings], device=device),
+            "attention_mask": torch.tensor(
+                [encoding.attention_mask for encoding in encodings], device=device
+            ),
         }
 
     def forward(self, features: dict[str, Tensor]) -> Tensor:

@@ -4,9 +4,10 @@
 # ruff: noqa: ARG003
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch.nn import functional
 from typing_extensions import override
@@ -73,9 +74,18 @@ class ScoredBatch:
     scores: torch.Tensor
     positives: torch.Tensor
     negatives: torch.Tensor
-    stand_ins: StandIns | None
-    queries: Sequence[str]
-    rows: Rows
+    stand_ins: StandIns | None = None
+    queries: Sequence[str] = ()
+    rows: Rows = field(default_factory=lambda: np.empty(0, np.int64))
+
+    @property
+    def counted(self) -> torch.Tensor:
+        """Whether a document is the positive or a negative of a query, (queries, documents)."""
+        return self.negatives.scatter(1, self.positives.unsqueeze(1), value=True)
+
+    def logits(self, scale: float) -> torch.Tensor:
+        """The scores times `scale` in float32, −∞ for documents that do not count for a query."""
+        return (self.scores.float() * scale).masked_fill(~self.counted, -torch.inf)
 
 
 class Loss(Protocol):
@@ -105,58 +115,26 @@ class NamedLoss(Loss, Protocol):
 
 
 class SoftmaxLoss(NamedLoss):
-    """Eq. 5."""
+    """The mean −log of the softmax probability of each query's positive (eq. 5), in float32.
+
+    The softmax of a query is over its positive and its negatives. Stand-ins give a gradient to
+    columns that have none; the loss itself is the same.
+    """
 
     def __init__(self, settings: Scale) -> None:
         self._scale = settings.scale
 
     @override
     def __call__(self, batch: ScoredBatch) -> torch.Tensor:
-        return contrastive_loss(
-            batch.scores,
-            batch.positives,
-            batch.negatives,
-            scale=self._scale,
-            stand_ins=batch.stand_ins,
-        )
+        logits = batch.logits(self._scale)
+        loss = functional.cross_entropy(logits, batch.positives)
+        if batch.stand_ins is None:
+            return loss
+        shares = logits.detach().softmax(1)[:, batch.stand_ins.first :].sum(1)
+        drawn = batch.stand_ins.scores.float()
+        return loss + (shares * self._scale * (drawn - drawn.detach())).mean()
 
     @override
     def collapsed(self, batch: ScoredBatch) -> float:
-        return collapsed_loss(batch.negatives)
-
-
-def contrastive_loss(
-    scores: torch.Tensor,
-    positives: torch.Tensor,
-    negatives: torch.Tensor,
-    *,
-    scale: float = 20.0,
-    stand_ins: StandIns | None = None,
-) -> torch.Tensor:
-    """The mean −log of the softmax probability of each query's positive (eq. 5).
-
-    The softmax of a query is over its positive and its negatives.
-
-    :param scores: Φ(q, d), (queries, documents).
-    :param positives: The column of each query's d⁺, (queries,).
-    :param negatives: Whether document j is in D⁻ of query i, (queries, documents).
-    :param stand_ins: The gradient of columns that have none; the loss itself is the same.
-    :param scale: The factor of the scores; 20 in section 5.3.2.
-    :returns: The mean over the queries, in float32.
-    """
-    counted = negatives.scatter(1, positives.unsqueeze(1), value=True)
-    logits = (scores.float() * scale).masked_fill(~counted, -torch.inf)
-    loss = functional.cross_entropy(logits, positives)
-    if stand_ins is None:
-        return loss
-    shares = logits.detach().softmax(1)[:, stand_ins.first :].sum(1)
-    drawn = stand_ins.scores.float()
-    return loss + (shares * scale * (drawn - drawn.detach())).mean()
-
-
-def collapsed_loss(negatives: torch.Tensor) -> float:
-    """The loss if all documents have the same embedding: the mean of ln(|D⁻| + 1) (eq. 7).
-
-    :param negatives: As for `contrastive_loss`, without d⁺, (queries, documents).
-    """
-    return float(negatives.sum(1).add(1).float().log().mean())
+        """The mean of ln(|D⁻| + 1) (eq. 7)."""
+        return float(batch.negatives.sum(1).add(1).float().log().mean())

@@ -8,8 +8,9 @@ import torch
 
 from tests.samplers import made
 from tests.training.objective.negatives.test_samplers import DOCUMENTS, NUM_PASSAGES, POSITIVES
-from training.companions.adore import DynamicSampler, lambda_loss
+from training.companions.adore import DynamicSampler, LambdaLoss
 from training.data.positives import KnownPositives
+from training.objective.contrastive import Scale, ScoredBatch
 from training.objective.negatives.sampler import QueryBatch, Rows
 
 KNOWN = KnownPositives([np.array(sorted(rows)) for rows in POSITIVES])
@@ -54,7 +55,7 @@ def test_the_best_vector_of_a_passage_counts() -> None:
 def test_the_pairwise_loss_weighs_pairs_by_what_an_exchange_would_change() -> None:
     scores = torch.tensor([[0.5, 0.9, 0.1, 0.7]], requires_grad=True)
     negatives = torch.tensor([[False, True, True, False]])  # the last one does not count
-    loss = lambda_loss(scores, torch.tensor([0]), negatives, scale=2.0)
+    loss = LambdaLoss(Scale(score_factor=2.0))(ScoredBatch(scores, torch.tensor([0]), negatives))
     # The positive has rank 2, between its two negatives.
     gains = [1 / math.log2(1 + rank) for rank in (1, 2, 3)]
     above = (gains[0] - gains[1]) * math.log1p(math.exp(2 * (0.9 - 0.5)))
@@ -69,6 +70,7 @@ def test_the_pairwise_loss_weighs_pairs_by_what_an_exchange_would_change() -> No
 
 def test_the_pairwise_loss_is_finite_without_negatives() -> None:
     scores = torch.tensor([[0.5, 0.9]], requires_grad=True)
-    loss = lambda_loss(scores, torch.tensor([0]), torch.zeros(1, 2, dtype=torch.bool))
+    batch = ScoredBatch(scores, torch.tensor([0]), torch.zeros(1, 2, dtype=torch.bool))
+    loss = LambdaLoss(Scale())(batch)
     loss.backward()
     assert (loss.item(), scores.grad.tolist()) == (0, [[0, 0]])

@@ -11,7 +11,7 @@ from tests.runs import Make, plain_accelerator, records, run, tower
 from training.companions.late_interaction import LateInteraction, teacher_loss
 from training.errors import RecipeError
 from training.model.towers import Tower, TowerSettings
-from training.objective.contrastive import contrastive_loss
+from training.objective.contrastive import Scale, ScoredBatch, SoftmaxLoss
 
 QUERIES = ["kalo mine", "tira", "pura soti kalo lomi"]
 DOCUMENTS = ["kalo", "mine pura soti", "kalo " * 12, "tira, (lomi) 12", "soti"]
@@ -54,8 +54,9 @@ def test_a_teacher_that_is_certain_of_the_positives_gives_the_contrastive_loss()
     positives, negatives = torch.tensor([0, 3, 1]), torch.rand(3, 5, generator=generator) > 0.3
     negatives.scatter_(1, positives.unsqueeze(1), value=False)
     certain = torch.zeros(3, 5).scatter(1, positives.unsqueeze(1), 1e4)
-    loss = teacher_loss(scores, positives, negatives, certain)
-    torch.testing.assert_close(loss, contrastive_loss(scores, positives, negatives))
+    batch = ScoredBatch(scores, positives, negatives)
+    loss = teacher_loss(batch, certain, scale=20, temperature=0.25)
+    torch.testing.assert_close(loss, SoftmaxLoss(Scale())(batch))
 
 
 def test_a_student_with_the_teachers_scores_has_nothing_to_learn() -> None:
@@ -63,7 +64,8 @@ def test_a_student_with_the_teachers_scores_has_nothing_to_learn() -> None:
     positives, negatives = torch.tensor([0, 3, 1]), torch.ones(3, 5, dtype=torch.bool)
     negatives[2, 4] = False
     teacher = scores.detach() * 20 * 0.25 + torch.randn(3, 1)  # a constant of a query is no matter
-    loss = teacher_loss(scores, positives, negatives, teacher)
+    batch = ScoredBatch(scores, positives, negatives)
+    loss = teacher_loss(batch, teacher, scale=20, temperature=0.25)
     loss.backward()
     assert loss.item() == pytest.approx(0, abs=1e-6)
     assert scores.grad is not None

@@ -2,13 +2,11 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
-from tests.runs import ListedPassages, gradients, plain_accelerator, tower
+from tests.runs import gradients, plain_accelerator, tower
 from training.contrastive.batch_encoder import BatchEncoder
-from training.loop.embedding_cache import EmbeddingCache
 from training.model.dual_encoder import DualEncoder
 
 TEXTS = ["kalo mine " * count + "pura" for count in (5, 1, 9, 3, 2, 7, 4)]
@@ -83,29 +81,3 @@ def test_embeddings_that_no_loss_used_leave_no_gradient(checkpoints: dict[str, P
     encoder = make(checkpoints, 2)
     encoder.queries_with_gradient(TEXTS).backward()
     assert not gradients(encoder.dual_encoder)
-
-
-def test_cached_embeddings_give_the_embeddings_and_the_projections_gradient(
-    checkpoints: dict[str, Path], tmp_path: Path
-) -> None:
-    encoder = make(checkpoints, 3)
-    dual_encoder = encoder.dual_encoder
-    dual_encoder.train_only(frozenset({"query_encoder", "projection"}))
-    passages, rows = ListedPassages(TEXTS), np.array([4, 0, 2])
-    direction = torch.randn(len(rows), dual_encoder.dim)
-    found = []
-    for frozen in (None, EmbeddingCache(tmp_path, "weights", 32)):
-        encoder.embedding_cache = frozen
-        dual_encoder.zero_grad()
-        encoded = encoder.passages_with_gradient(passages, rows)
-        (encoded.embeddings * direction).sum().backward()
-        encoded.backward()
-        plain = encoder.passages(passages, rows)
-        torch.testing.assert_close(encoded.embeddings.detach(), plain)
-        found.append((plain, gradients(dual_encoder)))
-    (expected, expected_gradients), (embeddings, found_gradients) = found
-    torch.testing.assert_close(embeddings, expected)
-    assert found_gradients.keys() == expected_gradients.keys()
-    assert set(found_gradients) == {"document_projection.weight", "document_projection.bias"}
-    for name, gradient in expected_gradients.items():
-        torch.testing.assert_close(found_gradients[name], gradient, atol=1e-6, rtol=1e-4)

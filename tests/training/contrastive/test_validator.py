@@ -36,8 +36,8 @@ def read(
     collection = write_collection(store / "words", num_words=14)
 
     def read_queries(tokens: int = 24, **settings: int) -> ValidationSet:
-        document_tower = encoder.dual_encoder.document_tower
-        backend = truncating_tokenizer(document_tower.encoder, document_tower.max_tokens)
+        tower = encoder.dual_encoder.document_tower
+        backend = truncating_tokenizer(tower.encoder.tokenizer, tower.max_tokens)
         return validation_from(
             [DataSource(corpus=str(collection), qrels="train")],
             store,

@@ -121,12 +121,12 @@ def test_relevant_passages_are_always_searched_and_others_up_to_the_bound(
 ) -> None:
     _, validation = hold_out(data, 8, 0, max_passages=max_passages)
     relevant = {
-        data.passages.document_ids.index(document_id)
+        document_id
         for grades in validation.qrels.values()
         for document_id, grade in grades.items()
         if grade > 0
     }
-    needed = data.passages.rows_of(np.array(sorted(relevant)))
+    needed = data.passages.rows_of(data.passages.document_ids.numbers([*relevant]))
     assert len(needed) > 10
     assert set(needed.tolist()) <= set(validation.rows.tolist())
     assert (np.diff(validation.rows) > 0).all()

@@ -1,6 +1,7 @@
 """Look-up encoders: distilled, exported and searched with."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -35,12 +36,7 @@ def encoder(distil: Distil, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def damaged(encoder: Path, tmp_path: Path) -> Path:
     """A copy to damage; the weights are at the top."""
-    for path in encoder.rglob("*"):
-        if path.is_file():
-            target = tmp_path / "damaged" / path.relative_to(encoder)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(path.read_bytes())
-    return tmp_path / "damaged"
+    return Path(shutil.copytree(encoder, tmp_path / "damaged"))
 
 
 def test_it_is_exported_without_a_transformer_into_the_space_of_the_teacher(

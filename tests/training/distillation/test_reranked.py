@@ -83,17 +83,13 @@ def test_without_judged_queries_or_a_reranker_it_is_refused(
     index: Path, reranker_directory: Path, tmp_path: Path
 ) -> None:
     sentences = known_items(index, tmp_path / "texts").training
+    (queries,) = (each.model_copy(update={"sentences": False}) for each in sentences)
     given = {"index": str(index), "ranking": 1.0, "student": LOOKUP_QUERY_ENCODER.name}
-    given |= {"layers": None, "queries": (), "judged": sentences}
-    for teacher, sentence in (
-        (reranker_directory, "for judged queries, but there are none"),
-        (DEFAULT_ENCODER, "name a re-ranker that swiftlet export wrote"),
+    given |= {"layers": None, "queries": ()}
+    for teacher, judged, sentence in (
+        (reranker_directory, sentences, "for judged queries, but there are none"),
+        (DEFAULT_ENCODER, (queries,), "name a re-ranker that swiftlet export wrote"),
     ):
-        judged = (
-            sentences
-            if teacher == reranker_directory
-            else (sentences[0].model_copy(update={"sentences": False}),)
-        )
         refused = settings(**given | {"ranking_teacher": str(teacher), "judged": judged})
         with pytest.raises(InvalidArgumentError, match=sentence):
             distill(refused, tmp_path / "run", progress=Listener())

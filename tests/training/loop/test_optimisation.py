@@ -1,5 +1,6 @@
 """Each part has its learning rate, and an optimiser continues from its state."""
 
+from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -11,23 +12,28 @@ from tests.runs import plain_accelerator, tower
 from training.loop.optimisation import Optimisation, Optimiser
 from training.model.dual_encoder import PARTS, DualEncoder, Part
 
+Make = Callable[..., tuple[DualEncoder, Optimisation]]
 
-def make(
-    checkpoints: dict[str, Path],
-    rates: dict[Part, float] | None = None,
-    num_steps: int = 20,
-    scaler: torch.amp.GradScaler | None = None,
-    **settings: Any,
-) -> tuple[DualEncoder, Optimisation]:
-    torch.manual_seed(3)
-    dual_encoder = DualEncoder(tower(checkpoints["roberta"]), tower(checkpoints["bert"]))
-    rates = rates or dict.fromkeys(PARTS, 1e-3)
-    optimiser = Optimiser(**{"warmup_steps": 0, "weight_decay": 0.0} | settings)
-    accelerator = plain_accelerator()
-    accelerator.scaler = scaler
-    return dual_encoder, Optimisation(
-        dual_encoder.parameter_groups(rates), optimiser, num_steps, accelerator
-    )
+
+@pytest.fixture(scope="module")
+def make(checkpoints: dict[str, Path]) -> Make:
+    """Makes a dual encoder and its optimisation."""
+
+    def make_both(
+        rates: dict[Part, float] | None = None,
+        num_steps: int = 20,
+        scaler: torch.amp.GradScaler | None = None,
+        **settings: Any,
+    ) -> tuple[DualEncoder, Optimisation]:
+        torch.manual_seed(3)
+        dual_encoder = DualEncoder(tower(checkpoints["roberta"]), tower(checkpoints["bert"]))
+        groups = dual_encoder.parameter_groups(rates or dict.fromkeys(PARTS, 1e-3))
+        optimiser = Optimiser(**{"warmup_steps": 0, "weight_decay": 0.0} | settings)
+        accelerator = plain_accelerator()
+        accelerator.scaler = scaler
+        return dual_encoder, Optimisation(groups, optimiser, num_steps, accelerator)
+
+    return make_both
 
 
 def give_gradient(dual_encoder: DualEncoder, seed: int = 0) -> None:
@@ -49,10 +55,8 @@ def rates(optimisation: Optimisation, dual_encoder: DualEncoder, count: int) -> 
     return found
 
 
-def test_each_part_moves_at_its_own_rate_and_one_without_a_rate_not_at_all(
-    checkpoints: dict[str, Path],
-) -> None:
-    dual_encoder, optimisation = make(checkpoints, {"query_encoder": 1e-3, "projection": 1e-2})
+def test_each_part_moves_at_its_own_rate_and_one_without_a_rate_not_at_all(make: Make) -> None:
+    dual_encoder, optimisation = make({"query_encoder": 1e-3, "projection": 1e-2})
     before = weights(dual_encoder)
     give_gradient(dual_encoder)
     optimisation.step()
@@ -77,30 +81,28 @@ def test_each_part_moves_at_its_own_rate_and_one_without_a_rate_not_at_all(
     ],
 )
 def test_the_rate_warms_up_and_then_follows_the_schedule(
-    schedule: str, expected: list[float], checkpoints: dict[str, Path]
+    schedule: str, expected: list[float], make: Make
 ) -> None:
-    dual_encoder, optimisation = make(checkpoints, schedule=schedule, warmup_steps=2)
+    dual_encoder, optimisation = make(schedule=schedule, warmup_steps=2)
     found = rates(optimisation, dual_encoder, 5)
     assert [rate / 1e-3 for rate in found] == pytest.approx(expected, abs=1e-4)
 
 
-def test_a_warm_up_longer_than_the_stage_is_cut_to_a_tenth(checkpoints: dict[str, Path]) -> None:
-    dual_encoder, optimisation = make(checkpoints, num_steps=30, warmup_steps=1000)
+def test_a_warm_up_longer_than_the_stage_is_cut_to_a_tenth(make: Make) -> None:
+    dual_encoder, optimisation = make(num_steps=30, warmup_steps=1000)
     assert max(rates(optimisation, dual_encoder, 5)) == pytest.approx(1e-3)
 
 
-def test_the_norm_is_that_before_clipping_and_clipping_bounds_it(
-    checkpoints: dict[str, Path],
-) -> None:
-    dual_encoder, optimisation = make(checkpoints, max_gradient_norm=0.5)
+def test_the_norm_is_that_before_clipping_and_clipping_bounds_it(make: Make) -> None:
+    dual_encoder, optimisation = make(max_gradient_norm=0.5)
     give_gradient(dual_encoder)
     squares = sum(float(p.grad.square().sum()) for p in dual_encoder.parameters())
     assert optimisation.step() == pytest.approx(squares**0.5, rel=1e-4)
     assert all(parameter.grad is None for parameter in dual_encoder.parameters())
 
 
-def test_only_weights_of_more_than_one_dimension_decay(checkpoints: dict[str, Path]) -> None:
-    dual_encoder, optimisation = make(checkpoints, weight_decay=0.5)
+def test_only_weights_of_more_than_one_dimension_decay(make: Make) -> None:
+    dual_encoder, optimisation = make(weight_decay=0.5)
     before = weights(dual_encoder)
     for parameter in dual_encoder.parameters():
         parameter.grad = torch.zeros_like(parameter)
@@ -110,8 +112,8 @@ def test_only_weights_of_more_than_one_dimension_decay(checkpoints: dict[str, Pa
         torch.testing.assert_close(value, before[name] * factor, msg=name)
 
 
-def test_parameters_without_gradient_stay_unchanged(checkpoints: dict[str, Path]) -> None:
-    dual_encoder, optimisation = make(checkpoints, weight_decay=0.5)
+def test_parameters_without_gradient_stay_unchanged(make: Make) -> None:
+    dual_encoder, optimisation = make(weight_decay=0.5)
     before = weights(dual_encoder)
     give_gradient(dual_encoder)
     dual_encoder.train_only(frozenset({"document_encoder"}))
@@ -121,14 +123,14 @@ def test_parameters_without_gradient_stay_unchanged(checkpoints: dict[str, Path]
         assert is_same != (name.startswith("document_tower") and value.is_floating_point()), name
 
 
-def test_an_optimiser_continues_from_its_state(checkpoints: dict[str, Path]) -> None:
+def test_an_optimiser_continues_from_its_state(make: Make) -> None:
     settings: dict[str, Any] = {"warmup_steps": 2, "weight_decay": 0.1}
-    dual_encoder, optimisation = make(checkpoints, **settings)
+    dual_encoder, optimisation = make(**settings)
     for seed in range(4):
         give_gradient(dual_encoder, seed)
         optimisation.step()
     state, so_far = deepcopy(optimisation.state()), weights(dual_encoder)
-    again, resumed = make(checkpoints, **settings)
+    again, resumed = make(**settings)
     again.load_state_dict(so_far)
     resumed.restore(state)
     for seed in range(4, 8):
@@ -140,23 +142,19 @@ def test_an_optimiser_continues_from_its_state(checkpoints: dict[str, Path]) -> 
         assert torch.equal(value, dual_encoder.state_dict()[name]), name
 
 
-def test_an_optimiser_continues_with_changed_learning_rates(
-    checkpoints: dict[str, Path],
-) -> None:
-    dual_encoder, optimisation = make(checkpoints, {"query_encoder": 1e-3, "projection": 1e-2})
+def test_an_optimiser_continues_with_changed_learning_rates(make: Make) -> None:
+    dual_encoder, optimisation = make({"query_encoder": 1e-3, "projection": 1e-2})
     before = rates(optimisation, dual_encoder, 4)
-    again, resumed = make(checkpoints, {"query_encoder": 1e-4, "projection": 1e-3})
+    again, resumed = make({"query_encoder": 1e-4, "projection": 1e-3})
     resumed.restore(deepcopy(optimisation.state()))
     found = rates(resumed, again, 4)
     assert found == pytest.approx([1e-3 * (20 - step) / 20 for step in range(4, 8)])
     assert before == pytest.approx([1e-2 * (20 - step) / 20 for step in range(4)])
 
 
-def test_a_step_that_overflows_moves_neither_weights_nor_the_schedule(
-    checkpoints: dict[str, Path],
-) -> None:
+def test_a_step_that_overflows_moves_neither_weights_nor_the_schedule(make: Make) -> None:
     scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
-    dual_encoder, optimisation = make(checkpoints, scaler=scaler)
+    dual_encoder, optimisation = make(scaler=scaler)
     before = weights(dual_encoder)
     for gradient in (torch.inf, 1.0):
         scaler.scale(torch.ones(()))  # it must have seen a loss

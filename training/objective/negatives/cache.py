@@ -12,7 +12,6 @@ from pydantic import Field
 from typing_extensions import override
 
 from training.objective.contrastive import scores
-from training.objective.negatives.gumbel import gumbel_top_k
 from training.objective.negatives.sampler import (
     NO_ROW,
     EncodeDocuments,
@@ -93,15 +92,13 @@ class NegativeCache(SeededSampler):
         self, numbers: NDArray[np.int64], embeddings: torch.Tensor, random: np.random.Generator
     ) -> Rows:
         found = self._scores(embeddings)
+        if not self._takes_best:
+            add_gumbel_noise(found, random)
         lines, positives = self.known.pairs(numbers)
         slots = self._slots(positives)
         cached = slots >= 0
         found[torch.from_numpy(lines[cached]), torch.from_numpy(slots[cached])] = -torch.inf
-        columns = (
-            _best_columns(found, self.per_query)
-            if self._takes_best
-            else gumbel_top_k(found, self.per_query, random)
-        )
+        columns = _best_columns(found, self.per_query)
         return np.where(columns < 0, NO_ROW, self._rows(columns))
 
     def _scores(self, queries: torch.Tensor) -> torch.Tensor:
@@ -175,6 +172,16 @@ class NegativeCache(SeededSampler):
         """The row in each of `slots`, which must be in use."""
         last = self._entered - 1
         return self._order[(last - (last - slots) % self.size) % len(self._order)]
+
+
+def add_gumbel_noise(scores: torch.Tensor, random: np.random.Generator) -> None:
+    """Add Gumbel noise to each score, in place.
+
+    The largest of a line is then drawn from the softmax of its scores, and each next one from the
+    softmax over the remaining ones (Gumbel-max trick, Plackett-Luce model).
+    """
+    generator = torch.Generator(scores.device).manual_seed(int(random.integers(2**63)))
+    scores -= torch.empty_like(scores).exponential_(generator=generator).log_()
 
 
 def _best_columns(scores: torch.Tensor, count: int) -> NDArray[np.int64]:

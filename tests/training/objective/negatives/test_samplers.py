@@ -1,6 +1,7 @@
 """Tests for all samplers."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from training.objective.negatives.mined import MinedSampler
 from training.objective.negatives.sampler import (
     NO_ROW,
     MixedSampler,
+    NamedSampler,
     NegativeSampler,
     QueryBatch,
     Rows,
@@ -51,76 +53,65 @@ QUERY_TEXTS = [" ".join((WORDS[query % 7], WORDS[query % 5])) for query in range
 Make = Callable[..., NegativeSampler]
 
 
-def in_batch(known: KnownPositives, seed: int, per_query: int = PER_QUERY) -> NegativeSampler:
-    return made(InBatchSampler, known)
+def making(
+    kind: type[NamedSampler], settings: Callable[[int], dict[str, Any]], **inputs: Any
+) -> Make:
+    """Makes samplers of a kind for known positives, a seed and a number of negatives a query."""
 
+    def make(known: KnownPositives, seed: int, per_query: int = PER_QUERY) -> NegativeSampler:
+        of_kind = {"per_query": per_query, **settings(per_query)}
+        return made(
+            kind, known, **{"num_passages": NUM_PASSAGES} | inputs, settings=of_kind, seed=seed
+        )
 
-def uniform(known: KnownPositives, seed: int, per_query: int = PER_QUERY) -> NegativeSampler:
-    settings = {"per_query": per_query}
-    return made(UniformSampler, known, NUM_PASSAGES, settings=settings, seed=seed)
-
-
-def bm25(known: KnownPositives, seed: int, per_query: int = PER_QUERY) -> NegativeSampler:
-    settings = {"per_query": per_query, "depth": 70}
-    inputs = {"queries": QUERY_TEXTS, "passages": PASSAGES}
-    return made(Bm25Sampler, known, settings=settings, seed=seed, **inputs)
-
-
-def mined(known: KnownPositives, seed: int, per_query: int = PER_QUERY) -> NegativeSampler:
-    settings = {"per_query": per_query, "depth": max(20, per_query), "refresh_every": 2}
-    queries = {"encode_queries": lambda queries: QUERIES[queries]}
-    return made(MinedSampler, known, NUM_PASSAGES, settings=settings, seed=seed, **queries)
-
-
-def dynamic(known: KnownPositives, seed: int, per_query: int = PER_QUERY) -> NegativeSampler:
-    settings = {"per_query": per_query}
-    return made(
-        DynamicSampler, known, NUM_PASSAGES, settings=settings, seed=seed, encode_passages=encode
-    )
-
-
-def cache(
-    known: KnownPositives, seed: int, per_query: int = PER_QUERY, fraction: float = 0.5
-) -> NegativeSampler:
-    settings = {
-        "per_query": per_query, "cache_fraction": fraction, "refresh_fraction": 0.2,
-        "gradient": "cached",
-    }  # fmt: skip
-    inputs = {"width": DIM, "scale": 5.0}
-    return made(NegativeCache, known, NUM_PASSAGES, settings=settings, seed=seed, **inputs)
-
-
-def full_cache(known: KnownPositives, seed: int, per_query: int = PER_QUERY) -> NegativeSampler:
-    return cache(known, seed, per_query, fraction=1.0)
-
-
-def given(known: KnownPositives, seed: int, per_query: int = PER_QUERY) -> NegativeSampler:
-    pairs = [(query, row) for query in range(len(known)) for row in range(-1, NUM_PASSAGES, 2)]
-    rows = np.array([row for _, row in pairs])
-    inputs = {"pairs": np.array(pairs), "given_negatives": rows}
-    return made(GivenSampler, known, settings={"per_query": per_query}, seed=seed, **inputs)
-
-
-def mixed(known: KnownPositives, seed: int, per_query: int = PER_QUERY) -> NegativeSampler:
-    return MixedSampler([make(known, seed, per_query) for make in (cache, in_batch, uniform)])
-
-
-ALL = [in_batch, dynamic, uniform, bm25, mined, cache, full_cache, given, mixed]
-RANDOM = ALL[2:]
-
-
-@pytest.fixture(params=ALL, ids=lambda make: make.__name__)
-def make(request: pytest.FixtureRequest) -> Make:
-    return request.param
-
-
-@pytest.fixture(params=RANDOM, ids=lambda make: make.__name__)
-def make_random(request: pytest.FixtureRequest) -> Make:
-    return request.param
+    return make
 
 
 def encode(rows: Rows) -> torch.Tensor:
     return DOCUMENTS[rows]
+
+
+def of_cache(fraction: float) -> dict[str, Any]:
+    return {"cache_fraction": fraction, "refresh_fraction": 0.2, "gradient": "cached"}
+
+
+PAIRS = np.array(
+    [(query, row) for query in range(NUM_QUERIES) for row in range(-1, NUM_PASSAGES, 2)]
+)
+SCORED = {"width": DIM, "scale": 5.0}
+
+MAKERS: dict[str, Make] = {
+    "in_batch": making(InBatchSampler, lambda _: {}),
+    "dynamic": making(DynamicSampler, lambda _: {}, encode_passages=encode),
+    "uniform": making(UniformSampler, lambda _: {}),
+    "bm25": making(Bm25Sampler, lambda _: {"depth": 70}, queries=QUERY_TEXTS, passages=PASSAGES),
+    "mined": making(
+        MinedSampler,
+        lambda per_query: {"depth": max(20, per_query), "refresh_every": 2},
+        encode_queries=lambda queries: QUERIES[queries],
+    ),
+    "cache": making(NegativeCache, lambda _: of_cache(0.5), **SCORED),
+    "full_cache": making(NegativeCache, lambda _: of_cache(1.0), **SCORED),
+    "given": making(GivenSampler, lambda _: {}, pairs=PAIRS, given_negatives=PAIRS[:, 1]),
+}
+
+
+def mixed(known: KnownPositives, seed: int, per_query: int = PER_QUERY) -> NegativeSampler:
+    parts = ("cache", "in_batch", "uniform")
+    return MixedSampler([MAKERS[name](known, seed, per_query) for name in parts])
+
+
+MAKERS["mixed"] = mixed
+
+
+@pytest.fixture(params=MAKERS)
+def name(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def make(name: str) -> Make:
+    return MAKERS[name]
 
 
 def batches(count: int) -> list[QueryBatch]:
@@ -162,10 +153,10 @@ def test_no_sampler_draws_a_known_positive_or_a_row_twice(make):
             assert 0 <= min(negatives) <= max(negatives) < NUM_PASSAGES
 
 
-def test_every_sampler_draws_equally_many_for_each_query(make):
+def test_every_sampler_draws_equally_many_for_each_query(name, make):
     sampler = make(KnownPositives(POSITIVES), 0)
     sampler.prepare(encode)
-    width = {in_batch: 8, mixed: 2 * PER_QUERY + 8}.get(make, PER_QUERY)
+    width = {"in_batch": 8, "mixed": 2 * PER_QUERY + 8}.get(name, PER_QUERY)
     assert {rows.shape for rows in steps(sampler, batches(3))} == {(8, width)}
 
 
@@ -177,8 +168,9 @@ def test_every_sampler_draws_the_same_for_the_same_seed(make):
     assert (once == again).all()
 
 
-def test_every_random_sampler_draws_other_rows_for_another_seed_and_in_the_next_step(make_random):
-    samplers = [make_random(KnownPositives(POSITIVES), seed) for seed in (5, 6)]
+@pytest.mark.parametrize("name", sorted(MAKERS.keys() - {"in_batch", "dynamic"}))
+def test_every_random_sampler_draws_other_rows_for_another_seed_and_in_the_next_step(make):
+    samplers = [make(KnownPositives(POSITIVES), seed) for seed in (5, 6)]
     for sampler in samplers:
         sampler.prepare(encode)
     batch = batches(1)[0]
@@ -202,7 +194,7 @@ def test_every_sampler_continues_from_a_checkpoint_as_if_never_interrupted(
         assert (np.array(steps(resumed, batches(7))) == expected).all()
 
 
-def test_every_sampler_marks_missing_rows(make):
+def test_every_sampler_marks_missing_rows(name, make):
     # Nothing but row 3 is left for query 0; query 1 has all.
     known = KnownPositives([[row for row in range(NUM_PASSAGES) if row != 3], []])
     sampler = make(known, 0, per_query=NUM_PASSAGES + 5)
@@ -212,7 +204,7 @@ def test_every_sampler_marks_missing_rows(make):
     assert set(rows[0].tolist()) <= {3, NO_ROW}
     found = rows[1][rows[1] != NO_ROW]
     assert len(set(found.tolist())) == len(found)
-    most = {in_batch: 1, bm25: 59, cache: 30, given: 30}.get(make, NUM_PASSAGES)
+    most = {"in_batch": 1, "bm25": 59, "cache": 30, "given": 30}.get(name, NUM_PASSAGES)
     assert 0 < len(found) <= most
     assert (rows[1] == NO_ROW).any()
 
@@ -224,15 +216,15 @@ def test_every_sampler_draws_nothing_for_an_empty_batch(make):
     assert len(sampler.draw(QueryBatch(nothing, nothing, QUERIES[:0]))) == 0
 
 
-def test_every_sampler_returns_the_kept_embeddings_of_drawn_rows(make):
+def test_every_sampler_returns_the_kept_embeddings_of_drawn_rows(name, make):
     sampler = make(KnownPositives(POSITIVES), 0)
     sampler.prepare(encode)
     rows = sampler.draw(batches(1)[0])
     drawn = rows[rows != NO_ROW]
     kept = sampler.cached(drawn)
-    if make in {cache, full_cache}:
+    if name in {"cache", "full_cache"}:
         assert (kept == DOCUMENTS[drawn]).all()
-    elif make is mixed:
+    elif name == "mixed":
         known = ~kept.isnan().any(dim=1)
         assert (kept[known] == DOCUMENTS[drawn][known]).all()
         assert 0 < known.sum() < len(drawn)
