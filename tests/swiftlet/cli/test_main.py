@@ -252,10 +252,10 @@ def test_a_mistake_is_named_before_a_missing_package(
 ) -> None:
     for name in [*sys.modules]:
         if name.partition(".")[0] in {"training", "export"} or name.startswith(
-            ("swiftlet.integrations", "mcp", "ranx")
+            ("swiftlet.integrations", "mcp")
         ):
             monkeypatch.delitem(sys.modules, name)
-    for name in ("torch", "onnx", "mcp", "ranx"):
+    for name in ("torch", "onnx", "mcp"):
         monkeypatch.setitem(sys.modules, name, None)
     (tmp_path / "recipe.toml").touch()
     places = {"recipe": tmp_path / "recipe.toml", "out": tmp_path / "out", "index": index}
