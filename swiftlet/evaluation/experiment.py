@@ -9,12 +9,12 @@ from typing import TypeVar
 from swiftlet.corpora.collections import check_qrels
 from swiftlet.errors import (
     CollectionError,
+    EvaluationError,
     InvalidArgumentError,
     QueryError,
     RetrievalError,
     shown,
 )
-from swiftlet.evaluation.errors import EvaluationError
 from swiftlet.evaluation.retrievers import Retriever
 from swiftlet.processors import available_processors
 from swiftlet.progress import Progress, Silence

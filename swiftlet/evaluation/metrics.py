@@ -21,9 +21,8 @@ from dataclasses import dataclass
 from itertools import count
 from statistics import fmean
 
-from swiftlet.errors import InvalidArgumentError, shown
+from swiftlet.errors import EvaluationError, InvalidArgumentError, shown
 from swiftlet.evaluation import METRICS
-from swiftlet.evaluation.errors import EvaluationError
 from swiftlet.types import Qrels, Run
 
 DEFAULT_METRICS = ("ndcg@10", "mrr@10", "recall@100")

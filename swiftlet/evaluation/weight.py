@@ -11,8 +11,7 @@ import numpy as np
 from swiftlet.arguments import StrPath, path_of
 from swiftlet.corpora.rows import QrelsSource, Queries
 from swiftlet.encoders.encoder import Precision
-from swiftlet.errors import InvalidArgumentError
-from swiftlet.evaluation.errors import EvaluationError
+from swiftlet.errors import EvaluationError, InvalidArgumentError
 from swiftlet.evaluation.evaluate import JudgedBy
 from swiftlet.evaluation.experiment import JudgedSet, run_queries
 from swiftlet.evaluation.metrics import evaluate_per_query

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swiftlet.errors import InvalidArgumentError, RetrievalError
-from swiftlet.evaluation.errors import EvaluationError
+from swiftlet.errors import EvaluationError, InvalidArgumentError, RetrievalError
 from swiftlet.evaluation.metrics import Metric, evaluate, evaluate_per_query
 from swiftlet.types import Qrels, Run
 
