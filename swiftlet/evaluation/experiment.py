@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from swiftlet.corpora.collections import check_qrels
+from swiftlet.corpora.trec import check_qrels
 from swiftlet.errors import (
     CollectionError,
     EvaluationError,
