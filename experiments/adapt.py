@@ -22,7 +22,7 @@ from export.encoder_directory import export_encoder
 from export.quality import Collection
 from measuring.experiment import Experiment, Found, Run, Stages, name_of, settings_beside
 from measuring.results import ROOT, Figures, by_query, means, over_seeds
-from swiftlet.corpora.collections import read_qrels
+from swiftlet.corpora.trec import read_qrels
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.evaluation.experiment import JudgedSet
 from swiftlet.evaluation.significance import paired_t_test

@@ -27,7 +27,7 @@ from swiftlet.search.request import DEFAULT_WEIGHT
 from swiftlet.types import Query
 
 EXPERIMENT = Experiment(
-    "hybrid", __doc__, [*indexes.SPLITS], ["onnxruntime", "faiss-cpu", "tantivy", "ranx"]
+    "hybrid", __doc__, [*indexes.SPLITS], ["onnxruntime", "faiss-cpu", "tantivy"]
 )
 SETTINGS = settings_beside(__file__)
 WEIGHTS: list[float] = sorted({*SETTINGS["weights"], DEFAULT_WEIGHT})

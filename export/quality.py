@@ -3,13 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from swiftlet.corpora.collections import (
-    check_qrels,
-    qrels_path,
-    read_documents,
-    read_qrels,
-    read_queries,
-)
+from swiftlet.corpora.collections import read_documents, read_queries
+from swiftlet.corpora.trec import check_qrels, qrels_path, read_qrels
 from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.evaluation.exact import exact_run
 from swiftlet.evaluation.metrics import evaluate

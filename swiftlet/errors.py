@@ -92,6 +92,10 @@ class CollectionError(RetrievalError):
         return type(self), (self.path, self.problem, self.line_number)
 
 
+class EvaluationError(RetrievalError):
+    """Queries, qrels and run do not fit together."""
+
+
 class ArtefactError(RetrievalError):
     """An artefact directory cannot be read, written or trusted."""
 

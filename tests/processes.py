@@ -20,10 +20,9 @@ from transformers import BertModel, RobertaModel
 import swiftlet.cli.main
 import training.train
 from swiftlet.__main__ import main
-from swiftlet.evaluation.metrics import load_ranx
 
 # The server imports these, so that the processes that it forks need not.
-IMPORTED = (modules, BertModel, RobertaModel, swiftlet.cli.main, training.train, load_ranx())
+IMPORTED = (modules, BertModel, RobertaModel, swiftlet.cli.main, training.train)
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload([__name__])
 

@@ -19,7 +19,7 @@ CORPUS = [
     {"_id": "ski", "title": "Skiing", "text": "One slides down snowy slopes on two long boards."},
     {"_id": "tax", "title": "Taxes", "text": "Citizens pay a part of their income to the state."},
 ]
-LEFT_OUT = ("torch", "transformers", "sentence_transformers", "optimum", "onnx", "ranx", "pytest")
+LEFT_OUT = ("torch", "transformers", "sentence_transformers", "optimum", "onnx", "scipy", "pytest")
 
 
 @pytest.fixture(scope="module")
@@ -113,9 +113,11 @@ def test_a_command_that_needs_an_extra_names_it(
 ) -> None:
     (tmp_path / "queries.txt").write_text("a hot drink\n")
     (tmp_path / "qrels.tsv").write_text("1 0 tea 1\n")
+    (tmp_path / "run.txt").write_text("1 Q0 tea 1 1.0 tag\n")
     arguments = {
         "evaluate": [
             index, "--queries", tmp_path / "queries.txt", "--qrels", tmp_path / "qrels.tsv",
+            "--against", tmp_path / "run.txt",
         ],
         "export": [tmp_path, "--out", tmp_path / "encoder"],
         "index": [tmp_path, "--out", tmp_path / "index", "--adapt-queries"],

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from swiftlet.corpora.collections import read_documents, read_qrels, read_queries
+from swiftlet.corpora.collections import read_documents, read_queries
+from swiftlet.corpora.trec import read_qrels
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.evaluation.experiment import match_judgements, run_queries
 from swiftlet.evaluation.metrics import evaluate

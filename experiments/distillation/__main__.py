@@ -21,7 +21,7 @@ from swiftlet.evaluation.plots.figures import save_figure
 
 EXPERIMENT = Experiment(
     "distillation", __doc__, texts.collections(),
-    ["torch", "transformers", "sentence-transformers", "onnxruntime", "faiss-cpu", "ranx"], jobs=2,
+    ["torch", "transformers", "sentence-transformers", "onnxruntime", "faiss-cpu"], jobs=2,
 )  # fmt: skip
 
 

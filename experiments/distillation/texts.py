@@ -9,7 +9,8 @@ from itertools import chain
 from pathlib import Path
 
 from measuring.experiment import settings_beside
-from swiftlet.corpora.collections import read_qrels, read_queries
+from swiftlet.corpora.collections import read_queries
+from swiftlet.corpora.trec import read_qrels
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.types import Query
 

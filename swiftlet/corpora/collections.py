@@ -59,24 +59,9 @@ from swiftlet.corpora.tables import (
     parse_table,
     table_files,
 )
-from swiftlet.corpora.trec import check_qrels, qrels_path, read_qrels, read_run, write_run
 from swiftlet.errors import CollectionError
 from swiftlet.extras import way_to
 from swiftlet.types import Document, Query
-
-__all__ = [
-    "SkippedLines",
-    "check_qrels",
-    "corpus_files",
-    "qrels_path",
-    "read_documents",
-    "read_qrels",
-    "read_queries",
-    "read_run",
-    "unread_files",
-    "write_run",
-]
-
 
 logger = logging.getLogger(__name__)
 

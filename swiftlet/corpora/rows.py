@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 from swiftlet.arguments import StrPath, path_of
-from swiftlet.corpora.collections import read_documents, read_qrels, read_queries
+from swiftlet.corpora.collections import read_documents, read_queries
 from swiftlet.corpora.fields import Fields, check_columns
 from swiftlet.corpora.identifiers import SeenIds, check_id
 from swiftlet.corpora.lines import (
@@ -19,6 +19,7 @@ from swiftlet.corpora.lines import (
 )
 from swiftlet.corpora.records import document_from_row, query
 from swiftlet.corpora.tables import rows_of
+from swiftlet.corpora.trec import read_qrels
 from swiftlet.errors import CollectionError, InvalidArgumentError, shown
 from swiftlet.types import Document, Qrels, Query
 

@@ -16,10 +16,11 @@ from swiftlet.corpora.trec import read_run, write_run
 from swiftlet.encoders.encoder import Precision
 from swiftlet.errors import InvalidArgumentError, shown
 from swiftlet.evaluation.experiment import JudgedSet, match_judgements, run_queries
-from swiftlet.evaluation.metrics import DEFAULT_METRICS, Metric, load_ranx
+from swiftlet.evaluation.metrics import DEFAULT_METRICS, Metric
 from swiftlet.evaluation.report import Report, make_report
 from swiftlet.evaluation.retrievers import Retriever, SearcherRetriever
 from swiftlet.evaluation.significance import TESTS, TestName
+from swiftlet.extras import extra
 from swiftlet.progress import Progress, Silence
 from swiftlet.search.opening import open_searcher
 from swiftlet.search.request import SearchRequest, check_rerank
@@ -67,7 +68,7 @@ def evaluate(
     :param progress: Shows the progress, such as `ProgressLine()`; None shows nothing.
     :param fields: Further fields of each search, as `SearchRequest` has them: `mode`, `rerank`, ….
     :raises RetrievalError: When an argument, the queries, the qrels or the target is bad.
-    :raises MissingExtraError: When the extra `evaluation` is not installed.
+    :raises MissingExtraError: When the extra `evaluation`, for `against`, is not installed.
     """
     progress = progress or Silence()
     if not isinstance(target, str | os.PathLike | Searcher):
@@ -91,9 +92,11 @@ def evaluate(
     if run_out is not None:
         _check_run_file(path_of("run_out", run_out))
     baseline = None if against is None else read_run(path_of("against", against))
+    if baseline is not None:
+        with extra("evaluation"):  # a missing package shows before any search
+            import scipy.stats  # noqa: F401
     given = JudgedBy.of(queries, qrels)
     with _retriever(target, encoder, precision, fields, reranker) as retriever:
-        load_ranx()  # so that a missing package shows before any search
         judged = given.matched(retriever, progress, allow_unknown=allow_unknown)
         progress.begin("Searching", len(judged.queries))
         run = run_queries(retriever, judged.queries, top_k=depth, progress=progress)
@@ -102,7 +105,6 @@ def evaluate(
         lengths = None if _is_url(target) else cache(retriever.num_tokens)
         if lengths is not None:
             _check_tokens(run, depth, in_tokens, lengths)
-        progress.begin("Computing metrics (longer the first time, when ranx is compiled)", None)
         return make_report(
             run,
             judged.qrels,

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from swiftlet.corpora.collections import check_qrels
+from swiftlet.corpora.trec import check_qrels
 from swiftlet.errors import (
     CollectionError,
+    EvaluationError,
     InvalidArgumentError,
     QueryError,
     RetrievalError,
     shown,
 )
-from swiftlet.evaluation.errors import EvaluationError
 from swiftlet.evaluation.retrievers import Retriever
 from swiftlet.processors import available_processors
 from swiftlet.progress import Progress, Silence

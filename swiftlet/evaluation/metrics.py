@@ -1,4 +1,4 @@
-"""Retrieval metrics, computed by ranx, and Holes.
+"""Retrieval metrics by the rules of trec_eval, and Holes.
 
 A query counts if at least one document is judged for it. Its value is 0 if it has no results or no
 grade above 0. Documents without a judgement are not relevant. These are the rules of trec_eval -c,
@@ -16,63 +16,47 @@ denominator (1 - Judged@k of ir-measures).
 
 import math
 import re
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from statistics import fmean
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from swiftlet.errors import InvalidArgumentError, shown
+from swiftlet.errors import EvaluationError, InvalidArgumentError, shown
 from swiftlet.evaluation import METRICS
-from swiftlet.evaluation.errors import EvaluationError
-from swiftlet.extras import extra
 from swiftlet.types import Qrels, Run
 
 DEFAULT_METRICS = ("ndcg@10", "mrr@10", "recall@100")
 
-# Spellings, lower case -> (name in ranx, name in a table). ranx's "ndcg" has the linear gain of
-# trec_eval and BEIR; its "ndcg_burges" has the gain 2^grade - 1.
-_SPELLINGS = {
-    "ndcg": ("ndcg", "nDCG"),
-    "mrr": ("mrr", "MRR"),
-    "rr": ("mrr", "MRR"),
-    "recall": ("recall", "recall"),
-    "r": ("recall", "recall"),
-    "precision": ("precision", "P"),
-    "p": ("precision", "P"),
-    "map": ("map", "MAP"),
-    "ap": ("map", "MAP"),
-    "hit_rate": ("hit_rate", "hit rate"),
-    "success": ("hit_rate", "hit rate"),
-    "holes": ("holes", "Holes"),
-    "hole": ("holes", "Holes"),
+# Spellings, lower case -> the name in a table.
+_TITLES = {
+    "ndcg": "nDCG",
+    "mrr": "MRR",
+    "rr": "MRR",
+    "recall": "recall",
+    "r": "recall",
+    "precision": "P",
+    "p": "P",
+    "map": "MAP",
+    "ap": "MAP",
+    "hit_rate": "hit rate",
+    "success": "hit rate",
+    "holes": "Holes",
+    "hole": "Holes",
 }
-_HOLES = "holes"  # computed here, not by ranx
 _UNDERSTOOD = f"{METRICS} are understood, also with k tokens, as in recall@400 tokens"
 _NAME = re.compile(r"([a-z_][a-z0-9_]*)(?:@([1-9][0-9]{0,8})(_?tokens?)?)?")
 
 Lengths = Callable[[str], int]
 """The number of tokens of the document with an id."""
 
-_NOT_JUDGED = -1.0
-_QUERIES_AT_ONCE = 1024
-
-# ranx uses numba's "workqueue" threads, which abort the process if two threads enter them at once.
-_one_at_a_time = threading.Lock()
-
 
 @dataclass(frozen=True, slots=True)
 class Metric:
     """A metric over the first `cutoff` results, or over all results without a cutoff.
 
-    With `tokens`, it is over the best results with `tokens` tokens together. `name` is the name in
-    ranx, or "holes".
+    With `tokens`, it is over the best results with `tokens` tokens together.
     """
 
-    name: str
     title: str
     cutoff: int | None
     tokens: int | None = None
@@ -85,13 +69,13 @@ class Metric:
         """
         spelling = text.strip().lower().replace(" ", "_") if isinstance(text, str) else ""
         match = _NAME.fullmatch(spelling)
-        names = _SPELLINGS.get(match.group(1)) if match else None
-        if match is None or names is None:
+        title = _TITLES.get(match.group(1)) if match else None
+        if match is None or title is None:
             raise InvalidArgumentError(f"{text!r} is not a metric: {_UNDERSTOOD}, with k from 1")
         cutoff = int(match.group(2)) if match.group(2) else None
-        if names[0] == "precision" and (cutoff is None or match.group(3)):
+        if title == "P" and (cutoff is None or match.group(3)):
             raise InvalidArgumentError(f"{text!r} needs a cutoff in documents, such as P@10")
-        return cls(*names, None, cutoff) if match.group(3) else cls(*names, cutoff)
+        return cls(title, None, cutoff) if match.group(3) else cls(title, cutoff)
 
     def __str__(self) -> str:
         if self.tokens is not None:
@@ -116,10 +100,6 @@ def evaluate_per_query(
     num_tokens: Lengths | None = None,
 ) -> dict[str, dict[str, float]]:
     """Metric, as spelled in `metrics` -> query_id, in the order of `qrels` -> value in 0 to 1.
-
-    ranx compiles a metric on its first use on a machine: some ten seconds for the default three.
-    The compiled code is cached beside ranx, or in the user's cache if that folder is read-only.
-    Later processes need two seconds, for the import of ranx.
 
     :param num_tokens: The length of each document in `run`, for metrics with a cutoff in tokens.
     :raises InvalidArgumentError: When a metric is unknown, or a score is not a number; or when a
@@ -166,20 +146,9 @@ def _evaluate(run: Run, qrels: Qrels, parsed: Mapping[str, Metric]) -> dict[str,
     for query_id in query_ids:
         if any(map(math.isnan, run.get(query_id, {}).values())):
             raise InvalidArgumentError(f"a score of the query {shown(query_id)} is not a number")
-    ranx_names = sorted({_full_name(m) for m in parsed.values() if m.name != _HOLES})
-    values: dict[str, list[float]] = {name: [] for name in ranx_names}
-    for first in range(0, len(query_ids) if ranx_names else 0, _QUERIES_AT_ONCE):
-        judged, found_rows = _matrices(run, qrels, query_ids[first : first + _QUERIES_AT_ONCE])
-        for name, column in _compute(judged, found_rows, ranx_names).items():
-            values[name] += column.tolist()
-    for metric in parsed.values():
-        if metric.name == _HOLES:
-            values[_full_name(metric)] = [
-                _holes(run.get(query_id, {}), qrels[query_id], metric.cutoff)
-                for query_id in query_ids
-            ]
+    best = {query_id: ranked(run.get(query_id, {})) for query_id in query_ids}
     return {
-        text: dict(zip(query_ids, values[_full_name(metric)], strict=True))
+        text: {query_id: _value(metric, best[query_id], qrels[query_id]) for query_id in query_ids}
         for text, metric in parsed.items()
     }
 
@@ -189,65 +158,31 @@ def ranked(scores: Mapping[str, float]) -> list[str]:
     return sorted(scores, key=lambda document_id: (-scores[document_id], document_id))
 
 
-def _holes(scores: Mapping[str, float], grades: Mapping[str, int], cutoff: int | None) -> float:
-    best = ranked(scores)[:cutoff]
-    return sum(document_id not in grades for document_id in best) / len(best) if best else 0.0
+def _value(metric: Metric, best: Sequence[str], grades: Mapping[str, int]) -> float:
+    """A metric of one query, whose documents are the `best` first."""
+    best = best[: metric.cutoff]
+    if metric.title == "Holes":
+        return sum(each not in grades for each in best) / len(best) if best else 0.0
+    gains = [max(0, grades.get(each, 0)) for each in best]
+    ideal = sorted((grade for grade in grades.values() if grade > 0), reverse=True)
+    ranks = [rank for rank, gain in enumerate(gains, start=1) if gain]
+    if not ranks:
+        return 0.0
+    value = 1.0  # the hit rate
+    match metric.title:
+        case "nDCG":
+            value = _discounted(gains) / _discounted(ideal[: metric.cutoff])
+        case "MRR":
+            value = 1 / ranks[0]
+        case "recall":
+            value = len(ranks) / len(ideal)
+        case "P":
+            value = len(ranks) / (metric.cutoff or 1)
+        case "MAP":
+            value = sum(n / rank for n, rank in enumerate(ranks, start=1)) / len(ideal)
+    return value
 
 
-def _full_name(metric: Metric) -> str:
-    return metric.name if metric.cutoff is None else f"{metric.name}@{metric.cutoff}"
-
-
-def _matrices(
-    run: Run, qrels: Qrels, query_ids: Sequence[str]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The input of ranx: per query, rows of (document number, grade) and (document number, score).
-
-    Both are best first and padded with rows that no metric counts: (queries, rows, 2).
-
-    ranx could build them from dictionaries. But it compiles that code for each length of ids, half
-    a minute each, and leaves the order of ties undefined.
-    """
-    results = {query_id: run.get(query_id, {}) for query_id in query_ids}
-    judged = np.zeros((len(query_ids), max(len(qrels[q]) for q in query_ids), 2))
-    judged[:, :, 0] = _NOT_JUDGED
-    found = np.zeros((len(query_ids), max(1, *map(len, results.values())), 2))
-    found[:, :, 0] = _NOT_JUDGED
-    for row, query_id in enumerate(query_ids):
-        by_grade = sorted(qrels[query_id].items(), key=lambda item: -item[1])
-        numbers = {document_id: number for number, (document_id, _) in enumerate(by_grade)}
-        judged[row, : len(by_grade), 0] = range(len(by_grade))
-        judged[row, : len(by_grade), 1] = [grade for _, grade in by_grade]
-        scores = results[query_id]
-        found[row, : len(scores), 0] = [numbers.get(d, _NOT_JUDGED) for d in ranked(scores)]
-        found[row, : len(scores), 1] = sorted(scores.values(), reverse=True)
-    return judged, found
-
-
-def _compute(
-    judged: NDArray[np.float64], found: NDArray[np.float64], ranx_names: list[str]
-) -> dict[str, NDArray[np.float64]]:
-    ranx = load_ranx()
-    # ranx 0.3 fails for a list of one metric: it looks the values up under another name.
-    names = ranx_names if len(ranx_names) > 1 else ranx_names * 2
-    with _one_at_a_time:
-        values: dict[str, NDArray[np.float64]] = ranx.evaluate(
-            judged, found, names, return_mean=False
-        )
-    return values
-
-
-def load_ranx() -> Any:
-    """Import ranx; call it early to fail early.
-
-    :raises MissingExtraError: When it is not installed.
-    :raises EvaluationError: When it has no writable directory for compiled code.
-    """
-    with extra("evaluation"):
-        try:
-            import ranx
-        except RuntimeError as error:  # numba finds no directory for compiled code
-            raise EvaluationError(
-                f"ranx cannot be loaded ({error}): set NUMBA_CACHE_DIR to a writable directory"
-            ) from error
-    return ranx
+def _discounted(gains: Sequence[int]) -> float:
+    """The sum of grades, each divided by log2(rank + 1): the linear gain of trec_eval and BEIR."""
+    return sum(gain / math.log2(rank) for rank, gain in zip(count(2), gains, strict=False))

@@ -11,11 +11,10 @@ import numpy as np
 from swiftlet.arguments import StrPath, path_of
 from swiftlet.corpora.rows import QrelsSource, Queries
 from swiftlet.encoders.encoder import Precision
-from swiftlet.errors import InvalidArgumentError
-from swiftlet.evaluation.errors import EvaluationError
+from swiftlet.errors import EvaluationError, InvalidArgumentError
 from swiftlet.evaluation.evaluate import JudgedBy
 from swiftlet.evaluation.experiment import JudgedSet, run_queries
-from swiftlet.evaluation.metrics import evaluate_per_query, load_ranx
+from swiftlet.evaluation.metrics import evaluate_per_query
 from swiftlet.evaluation.retrievers import SearcherRetriever
 from swiftlet.manifest import change_details, read_manifest
 from swiftlet.progress import Progress, Silence
@@ -130,14 +129,12 @@ def tune(
     :raises RetrievalError: When an argument, the queries, the qrels or the index is bad.
     :raises ArtefactError: When another process is writing the index.
     :raises StorageError: When the index is on storage that cannot be written.
-    :raises MissingExtraError: When the extra `evaluation` is not installed.
     """
     progress, given = progress or Silence(), JudgedBy.of(queries, qrels)
     with (
         _locked(index) as directory,
         open_searcher(directory, encoder=encoder, precision=precision) as searcher,
     ):
-        load_ranx()
         judgements = given.matched(
             SearcherRetriever(searcher), progress, allow_unknown=allow_unknown
         )

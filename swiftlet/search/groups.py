@@ -32,19 +32,10 @@ class GroupedResult:
     generation: str
 
 
-class OneEmbedding:
+class KeptEmbeddings(dict[str, Embeddings]):
     """Keeps the embedding of the query of several searches."""
 
-    def __init__(self) -> None:
-        self._embedding: Embeddings | None = None
-
-    def get(self, query: str) -> Embeddings | None:  # noqa: ARG002 - there is only one
-        """The embedding (dim,), once there is one."""
-        return self._embedding
-
-    def put(self, query: str, embedding: Embeddings) -> None:  # noqa: ARG002
-        """Keep the embedding (dim,)."""
-        self._embedding = embedding
+    put = dict.__setitem__
 
 
 def find_groups(

@@ -24,7 +24,7 @@ from swiftlet.index.directory import IndexDirectory
 from swiftlet.index.parts import IndexSource, SearchParts
 from swiftlet.index.server import server_at
 from swiftlet.manifest import Manifest, check_embedding_spaces, read_manifest
-from swiftlet.search.groups import GroupedResult, OneEmbedding, find_groups
+from swiftlet.search.groups import GroupedResult, KeptEmbeddings, find_groups
 from swiftlet.search.request import DEFAULT_WEIGHT, MODES, Mode, SearchRequest
 from swiftlet.search.stages import STAGES
 from swiftlet.search.stages.state import (
@@ -261,7 +261,7 @@ class Searcher:
         # One generation for all searches: `refresh` does not change the generation of the copy.
         pinned = copy(self)
         pinned.parts.check_groups(request.group_by, request.filter or Every(()))
-        cache, deadline = OneEmbedding() if cache is None else cache, number("deadline", deadline)
+        cache, deadline = KeptEmbeddings() if cache is None else cache, number("deadline", deadline)
         search = partial(pinned._search, deadline=deadline, cache=cache)  # noqa: SLF001
         return find_groups(search, request, request.group_by)
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from swiftlet.corpora.collections import check_qrels, read_qrels, read_queries
+from swiftlet.corpora.collections import read_queries
+from swiftlet.corpora.trec import check_qrels, read_qrels
 from swiftlet.errors import CollectionError, shown
 from training.data.identifiers import Identifiers
 from training.data.passages import corpus_prefix

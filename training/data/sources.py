@@ -7,8 +7,9 @@ from typing import Self
 
 from pydantic import model_validator
 
-from swiftlet.corpora.collections import corpus_files, qrels_path, read_documents
+from swiftlet.corpora.collections import corpus_files, read_documents
 from swiftlet.corpora.irds import is_dataset
+from swiftlet.corpora.trec import qrels_path
 from swiftlet.errors import CollectionError
 from training.data.passages import Corpus
 from training.data.triples import text_triples_documents

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from swiftlet.corpora.collections import read_qrels, read_queries
+from swiftlet.corpora.collections import read_queries
+from swiftlet.corpora.trec import read_qrels
 from swiftlet.encoders.encoder import Encoder
 from swiftlet.evaluation.experiment import JudgedSet, match_judgements, run_queries
 from swiftlet.evaluation.metrics import evaluate

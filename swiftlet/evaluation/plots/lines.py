@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from swiftlet.errors import InvalidArgumentError, shown
 from swiftlet.evaluation.plots.figures import COLOURS, INK, new_figure, use_logarithms
 from swiftlet.extras import extra
 
@@ -76,14 +75,8 @@ class LinePanel:
 def plot_lines(panels: Sequence[LinePanel]) -> "Figure":
     """Draw panels side by side; curves of one name have one colour in all of them.
 
-    :raises InvalidArgumentError: When there is no panel, one has no curve, or the x and y of a
-        curve differ in shape.
     :raises MissingExtraError: When matplotlib is not installed.
     """
-    if not panels:
-        raise InvalidArgumentError("there is no panel to draw")
-    for panel in panels:
-        _check(panel)
     figure = new_figure(*_PANEL_INCHES, len(panels))
     names = list(dict.fromkeys(curve.name for panel in panels for curve in panel.curves))
     colours = {name: COLOURS[number % len(COLOURS)] for number, name in enumerate(names)}
@@ -109,12 +102,7 @@ def plot_lines(panels: Sequence[LinePanel]) -> "Figure":
 
 
 def moving_average(values: Floats, window: int) -> Floats:
-    """The mean of `window` values around each value of (n,); fewer at the ends, and without NaN.
-
-    :raises InvalidArgumentError: When `window` is below 1.
-    """
-    if window < 1:
-        raise InvalidArgumentError(f"window is {window}, but at least 1 is expected")
+    """The mean of `window` values around each value of (n,); fewer at the ends, and without NaN."""
     with extra("evaluation"):
         import pandas as pd
     rolling = pd.Series(values, dtype=float).rolling(window, center=True, min_periods=1)
@@ -161,14 +149,3 @@ def _annotate(axes: "Axes", panel: LinePanel) -> None:
     axes.set_ylim(*panel.y_limits)
     if axes.get_xlim()[1] >= 10_000 and not panel.logarithmic_x:
         axes.xaxis.set_major_formatter(lambda value, _position: f"{value:,.0f}")
-
-
-def _check(panel: LinePanel) -> None:
-    if not panel.curves:
-        raise InvalidArgumentError(f"the panel of {shown(panel.y_label)} has no curve")
-    for curve in panel.curves:
-        if curve.x.ndim != 1 or curve.x.shape != curve.y.shape:
-            raise InvalidArgumentError(
-                f"the curve {shown(curve.name)} has x of shape {curve.x.shape} and y of shape "
-                f"{curve.y.shape}, but the same (n,) is expected"
-            )

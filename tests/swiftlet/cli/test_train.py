@@ -152,14 +152,6 @@ def test_both_encoders_have_their_own_names_and_share_one_space(
         assert manifest.details["source"] == manifest.details["name"]
 
 
-def test_inspect_reports_that_a_run_is_complete(run: Path) -> None:
-    result = swiftlet("inspect", run)
-    assert result.exit_code == 0
-    assert '"kind": "model"' in result.stdout
-    assert "document_encoder/2_Dense/model.safetensors" in result.stdout
-    assert "whole" in result.stdout
-
-
 def test_the_run_itself_is_no_encoder(run: Path, tmp_path: Path) -> None:
     sentence = refusal(swiftlet("export", run, "--out", tmp_path / "out"))
     assert sentence == (

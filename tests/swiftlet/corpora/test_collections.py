@@ -14,14 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swiftlet.corpora.collections import (
-    SkippedLines,
-    corpus_files,
-    read_documents,
-    read_queries,
-    unread_files,
-)
-from swiftlet.corpora.lines import LONGEST_BYTES
+from swiftlet.corpora.collections import corpus_files, read_documents, read_queries, unread_files
+from swiftlet.corpora.lines import LONGEST_BYTES, SkippedLines
 from swiftlet.corpora.rows import documents_of
 from swiftlet.errors import CollectionError
 from swiftlet.types import Document, Query

@@ -8,13 +8,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from swiftlet import open as open_searcher
 from swiftlet.corpora import csv_rows
 from swiftlet.corpora.collections import read_documents
 from swiftlet.corpora.fields import Fields
 from swiftlet.corpora.lines import SkippedLines
 from swiftlet.types import Document
-from tests.command_line import swiftlet
 
 
 def read(
@@ -229,16 +227,3 @@ def test_lines_are_parsed_a_few_times_at_most(monkeypatch: pytest.MonkeyPatch) -
         rows = list(csv_rows.parsed_rows(iter(lines), csv_rows.Dialect(",")))
         assert len(rows) >= 2_000
         assert steps < 4 * 2_000
-
-
-def test_a_filter_of_a_long_integer_deletes_no_other_document(tmp_path: Path) -> None:
-    (tmp_path / "rows.csv").write_text(
-        "id,text,user\na,my note one,9007199254740993\nb,your note two,9007199254740992\n"
-        "c,third note,5\n"
-    )
-    out = tmp_path / "index"
-    swiftlet("index", tmp_path / "rows.csv", "--out", out)
-    swiftlet("delete", out, "--filter", '{"user": 9007199254740993}')
-    with open_searcher(out) as searcher:
-        found = searcher.search("note", 10, mode="lexical")
-    assert {hit.document_id for hit in found} == {"b", "c"}

@@ -12,14 +12,10 @@ import pytest
 from ir_datasets.formats import TrecQrels, TsvDocs, TsvQueries
 from ir_datasets.util import Download, LocalDownload, RequestsDownload
 
-from swiftlet.corpora.collections import (
-    SkippedLines,
-    corpus_files,
-    read_documents,
-    read_qrels,
-    read_queries,
-)
+from swiftlet.corpora.collections import corpus_files, read_documents, read_queries
 from swiftlet.corpora.irds import document_from_record, query_from_record
+from swiftlet.corpora.lines import SkippedLines
+from swiftlet.corpora.trec import read_qrels
 from swiftlet.errors import CollectionError, MissingExtraError
 from swiftlet.types import Document, Query
 

@@ -10,15 +10,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from swiftlet.corpora.collections import (
-    check_qrels,
-    qrels_path,
-    read_qrels,
-    read_run,
-    write_run,
-)
 from swiftlet.corpora.identifiers import check_trec_id
 from swiftlet.corpora.lines import LineError
+from swiftlet.corpora.trec import check_qrels, qrels_path, read_qrels, read_run, write_run
 from swiftlet.errors import CollectionError, InvalidArgumentError, StorageError
 from swiftlet.types import Qrels, Run
 

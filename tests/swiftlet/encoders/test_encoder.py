@@ -216,9 +216,3 @@ def test_more_threads_share_the_work_and_give_the_same_embeddings(shipped_encode
     everywhere, here = time.process_time() - everywhere, time.thread_time() - here
     assert everywhere > 1.2 * here
     np.testing.assert_allclose(embeddings[: len(TEXTS)], shipped_encoder.encode(TEXTS), atol=1e-5)
-
-
-@pytest.mark.parametrize("threads", [0, -1])
-def test_fewer_threads_than_one_are_refused(threads):
-    with pytest.raises(InvalidArgumentError, match=rf"^threads is {threads}, but at least 1 is"):
-        OnnxEncoder.load(DEFAULT_ENCODER, threads=threads)

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from swiftlet.errors import CollectionError, QueryError
-from swiftlet.evaluation.errors import EvaluationError
+from swiftlet.errors import CollectionError, EvaluationError, QueryError
 from swiftlet.evaluation.experiment import match_judgements, run_queries
 from swiftlet.evaluation.metrics import evaluate
 from swiftlet.progress import Silence

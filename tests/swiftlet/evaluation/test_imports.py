@@ -10,7 +10,7 @@ import swiftlet.evaluation.metrics
 import swiftlet.evaluation.report
 import swiftlet.evaluation.significance
 swiftlet.evaluation.metrics.Metric.parse("nDCG@10")
-heavy = {"ranx", "numba", "scipy", "httpx", "matplotlib", "sklearn", "pandas", "tabulate", "jinja2"}
+heavy = {"scipy", "httpx", "matplotlib", "sklearn", "pandas", "tabulate", "jinja2"}
 print(*heavy & sys.modules.keys())
 """
     imported = subprocess.run(

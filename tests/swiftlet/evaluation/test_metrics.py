@@ -1,5 +1,4 @@
 import math
-from concurrent.futures import ThreadPoolExecutor
 
 import ir_measures
 import numpy as np
@@ -7,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swiftlet.errors import InvalidArgumentError, RetrievalError
-from swiftlet.evaluation.errors import EvaluationError
+from swiftlet.errors import EvaluationError, InvalidArgumentError, RetrievalError
 from swiftlet.evaluation.metrics import Metric, evaluate, evaluate_per_query
 from swiftlet.types import Qrels, Run
 
@@ -104,16 +102,6 @@ def test_negative_grades_count_as_not_relevant():
     }
 
 
-def test_more_queries_than_are_computed_at_once_stay_in_order():
-    # The relevant document of query number n stands at rank n % 5 + 1.
-    numbers = range(2500)
-    qrels: Qrels = {f"q{n}": {f"d{n % 5}": 1} for n in numbers}
-    run: Run = {f"q{n}": {f"d{rank}": -float(rank) for rank in range(5)} for n in reversed(numbers)}
-    values = evaluate_per_query(run, qrels, ["MRR"])["MRR"]
-    assert list(values) == list(qrels)
-    assert list(values.values()) == pytest.approx([1 / (n % 5 + 1) for n in numbers])
-
-
 IDS = [f"d{number}" for number in range(12)]
 
 
@@ -178,13 +166,6 @@ def test_the_shares_of_holes_and_of_judged_documents_add_up_to_1(grades, scores,
     )[measure]
     holes = evaluate({"q": scores}, {"q": grades}, [f"Holes{cutoff}"])[f"Holes{cutoff}"]
     assert holes == pytest.approx(1 - judged)
-
-
-def test_several_threads_may_evaluate_at_once():
-    # Unguarded, numba's threads would end the process.
-    with ThreadPoolExecutor(4) as executor:
-        means = executor.map(lambda _: evaluate(RUN, QRELS, ["MRR", "nDCG@1"]), range(200))
-        assert all(mean == {"MRR": 1.0, "nDCG@1": 1.0} for mean in means)
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 import swiftlet
-from swiftlet.errors import ArtefactError, InvalidArgumentError
+from swiftlet.errors import ArtefactError, EvaluationError, InvalidArgumentError
 from swiftlet.evaluation import weight
-from swiftlet.evaluation.errors import EvaluationError
 from swiftlet.evaluation.weight import TunedWeight, weights_to_try
 from swiftlet.manifest import change_details, load_manifest
 from swiftlet.search.request import DEFAULT_WEIGHT

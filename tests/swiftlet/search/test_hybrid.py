@@ -274,12 +274,6 @@ def test_every_language_finds_its_words(lexical_index_of, language):
         assert index.parse(query).search(3)[1].tolist() == [row]
 
 
-def test_accents_may_be_left_out(lexical_index_of):
-    index = lexical_index_of(["São Tomé", "naïve", "something else"], "english")
-    for query, row in (("sao", 0), ("TOME", 0), ("naive", 1)):
-        assert index.parse(query).search(3)[1].tolist() == [row]
-
-
 @pytest.mark.parametrize(
     ("language", "query", "found"),
     [

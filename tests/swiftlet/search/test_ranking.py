@@ -29,21 +29,3 @@ def test_each_document_has_the_score_of_its_best_passage_and_ties_go_by_number_a
     assert found_scores.tolist() == [-score for score, _ in expected]
     assert found_scores.dtype == np.float32
     assert found_rows.dtype == np.int64
-
-
-def test_a_document_of_many_passages_comes_once_with_its_best():
-    # Documents 2 and 0 tie with 0.75; of document 2, rows 1 and 4 tie.
-    passage_to_document = np.array([0, 2, 1, 2, 2, 0], dtype=np.int32)
-    scores = np.array([0.75, 0.75, 0.5, 0.25, 0.75, 0.1], dtype=np.float32)
-    rows = np.arange(6)
-    for order in (rows, rows[::-1], np.array([3, 4, 1, 5, 0, 2])):
-        best, winners = best_passages(scores[order], rows[order], passage_to_document)
-        assert winners.tolist() == [0, 1, 2]
-        assert best.tolist() == [0.75, 0.75, 0.5]
-
-
-def test_no_candidates_give_no_documents():
-    best, winners = best_passages(
-        np.empty(0, np.float32), np.empty(0, np.int64), np.array([0], dtype=np.int32)
-    )
-    assert best.shape == winners.shape == (0,)

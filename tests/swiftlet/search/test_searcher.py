@@ -1,10 +1,8 @@
 import random
 import re
-import shutil
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +17,6 @@ from swiftlet.errors import (
     ManifestError,
     QueryError,
     RetrievalError,
-    UnknownDocumentError,
 )
 from swiftlet.index.documents.passages import PassageSplitter
 from swiftlet.index.documents.store import DocumentStore
@@ -27,7 +24,7 @@ from swiftlet.index.documents.writer import write_documents
 from swiftlet.index.parts import BaseParts, FixedIndex
 from swiftlet.index.vectors.faiss_index import FaissIndex
 from swiftlet.index.vectors.faiss_search import FaissParameters
-from swiftlet.manifest import Manifest, describe_files, read_manifest, write_manifest
+from swiftlet.manifest import Manifest, read_manifest, write_manifest
 from swiftlet.progress import Silence
 from swiftlet.search.ranking import Ranking
 from swiftlet.search.searcher import Searcher
@@ -292,11 +289,6 @@ def test_a_query_that_is_no_text_is_refused(small_searcher, query, problem):
         small_searcher.search(query)
 
 
-def test_an_unknown_document_is_refused(small_searcher):
-    with pytest.raises(UnknownDocumentError, match=r"^no document has the id 'nowhere'$"):
-        small_searcher.document("nowhere")
-
-
 @pytest.mark.parametrize("change", [{"embedding_space": "0" * 64}, {"dim": 128}])
 def test_an_encoder_of_another_space_is_refused_with_both_names(
     small_index, altered_encoder, change
@@ -312,17 +304,6 @@ def test_an_encoder_of_another_space_is_refused_with_both_names(
         assert f"{manifest.embedding_space[:12]} with {manifest.dim}" in message
 
 
-def test_an_index_is_no_encoder_and_an_encoder_no_index(small_index):
-    for directories in ((DEFAULT_ENCODER, DEFAULT_ENCODER), (small_index, small_index)):
-        with pytest.raises(ManifestError, match=r"is of kind '.*', but '.*' is needed$"):
-            Searcher.open(*directories)
-
-
-@pytest.fixture
-def index_copy(small_index: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(small_index, tmp_path / "index"))
-
-
 @pytest.mark.parametrize(
     ("details", "error", "problem"),
     [
@@ -331,12 +312,12 @@ def index_copy(small_index: Path, tmp_path: Path) -> Path:
     ],
 )
 def test_an_index_without_valid_search_parameters_in_its_manifest_is_refused(
-    index_copy, details, error, problem
+    index, details, error, problem
 ):
-    manifest = read_manifest(index_copy)
-    write_manifest(index_copy, replace(manifest, details={**manifest.details, **details}))
+    manifest = read_manifest(index)
+    write_manifest(index, replace(manifest, details={**manifest.details, **details}))
     with pytest.raises(error, match=problem):
-        Searcher.open(index_copy, DEFAULT_ENCODER)
+        Searcher.open(index, DEFAULT_ENCODER)
 
 
 def test_parts_of_different_indexes_are_refused(search_plane):
@@ -346,13 +327,3 @@ def test_parts_of_different_indexes_are_refused(search_plane):
         mixed = replace(one.parts, **{name: getattr(other.parts, name)})
         with pytest.raises(CorruptIndexError, match="parts of the index do not belong together"):
             Searcher(FixedIndex(mixed, MANIFEST), MANIFEST)
-
-
-def test_an_index_of_pickled_numbers_is_refused(index_copy):
-    path = index_copy / "passage_to_document.npy"
-    np.save(path, np.array([{"a": 1}], dtype=object), allow_pickle=True)
-    manifest = read_manifest(index_copy)
-    files = describe_files(index_copy, list(manifest.files))
-    write_manifest(index_copy, replace(manifest, files=files))
-    with pytest.raises(CorruptIndexError, match=r"\.npy is damaged: .*Python objects"):
-        Searcher.open(index_copy, DEFAULT_ENCODER)

@@ -71,17 +71,6 @@ def test_at_most_fifty_values_are_counted_and_ties_are_in_their_order(tmp_path):
     assert found == [("z", 2), (True, 1), *((number, 1) for number in range(48))]
 
 
-def test_integers_beyond_the_exact_floats_keep_their_digits(tmp_path):
-    values = [-(2**63) - 1, -(2**53) - 1, 8, 2**53, 2**53 + 1, 2**60, 2**63 - 1, 10**30 + 1]
-    metadata = [{"field": value} for value in values]
-    columns = columns_of(tmp_path / "columns", metadata)
-    every = np.ones(len(values), dtype=bool)
-    assert facet_values("field", [(columns, every)]) == [(value, 1) for value in values]
-    changed = facet_values("field", [(columns, every), (Columns.of(metadata), every)])
-    assert changed == [(value, 2) for value in values]
-    assert {type(value) for value, _ in changed} == {int}
-
-
 def test_numbers_that_are_not_finite_are_no_values(tmp_path):
     values = [float("nan"), float("inf"), float("-inf"), 1]
     columns = columns_of(tmp_path / "columns", [{"field": value} for value in values])

@@ -5,7 +5,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -17,7 +16,7 @@ from hypothesis import strategies as st
 from swiftlet.encoders import LOOKUP_QUERY_ENCODER
 from swiftlet.errors import FilterError, InvalidArgumentError
 from swiftlet.index.building.build import BuildSettings, build_index
-from swiftlet.index.columns.columns import Columns, field_keys, value_of, write_columns
+from swiftlet.index.columns.columns import Columns, field_keys, value_of
 from swiftlet.index.columns.facets import facet_values
 from swiftlet.index.columns.filters import (
     MOST_VALUES,
@@ -29,6 +28,7 @@ from swiftlet.index.columns.filters import (
 from swiftlet.index.parts import FixedIndex
 from swiftlet.search.searcher import Searcher
 from swiftlet.types import Document
+from tests.swiftlet.index.columns.test_facets import columns_of
 
 METADATA: list[dict[str, Any]] = [
     {"kind": "a", "year": 2019, "published": "2019-05-04", "tags": ["x", "y"]},
@@ -39,11 +39,6 @@ METADATA: list[dict[str, Any]] = [
     {"kind": "a" * 400, "year": 10**400, "": "blank"},
     {},
 ]
-
-
-def columns_of(folder: Path, metadata: list[dict[str, Any]]) -> Columns:
-    write_columns(folder, metadata)
-    return Columns.open(folder)
 
 
 @pytest.fixture(scope="module")
@@ -199,6 +194,14 @@ def test_an_integer_that_is_no_float_is_not_its_neighbour(value, tmp_path):
     for more in (-1, 0, 1):
         mask = passing(parse_filter({"n": value + more}), columns, 3)
         assert np.flatnonzero(mask).tolist() == [more + 1]
+
+
+def test_integers_beyond_the_exact_floats_are_facets_with_all_their_digits(tmp_path):
+    values = [-(2**63) - 1, -(2**53) - 1, 8, 2**53, 2**53 + 1, 2**60, 2**63 - 1, 10**30 + 1]
+    columns = columns_of(tmp_path / "columns", [{"n": value} for value in values])
+    found = facet_values("n", [(columns, np.ones(len(values), np.bool_))])
+    assert found == [(value, 1) for value in values]
+    assert {type(value) for value, _ in found} == {int}
 
 
 def test_integers_beyond_all_floats_are_facets_unless_they_are_very_long(tmp_path):

@@ -43,14 +43,6 @@ def test_the_encoder_s_input_is_stored_row_by_row(path, splitter, small_document
     assert list(corpus.encoder_texts(len(expected))) == []
 
 
-def test_the_store_has_the_passage_and_the_document_of_each_row(path, splitter, small_documents):
-    written(path, small_documents, splitter)
-    store = DocumentStore(path)
-    expected = [passage for document in small_documents for passage in splitter.split(document)]
-    assert [found.passage for found in store.passages(range(len(expected)))] == expected
-    assert [store.document(document.document_id) for document in small_documents] == small_documents
-
-
 IDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1)
 
 

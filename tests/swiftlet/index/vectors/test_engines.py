@@ -1,8 +1,10 @@
-"""The battery for every index engine, with cases that can be computed by hand."""
+"""The battery for every index engine, and every type of FAISS index."""
 
 import shutil
-from collections.abc import Sequence
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,81 +17,173 @@ from swiftlet.errors import (
     ManifestError,
     StorageError,
 )
-from swiftlet.index.vectors import index_details, open_index
-from swiftlet.index.vectors.faiss_index import FaissIndex
-from swiftlet.index.vectors.tuning import TUNED_CANDIDATES, exact_rows, tune
-from swiftlet.index.vectors.vector_index import Engine, VectorIndex
+from swiftlet.index.vectors import faiss_index, index_details, open_index
+from swiftlet.index.vectors.faiss_index import FaissIndex, FaissParameters
+from swiftlet.index.vectors.vector_index import Engine
 from swiftlet.manifest import Manifest, describe_files, read_manifest, write_manifest
 from swiftlet.search.searcher import Searcher
 from tests.swiftlet.index.vectors.exact_index import ExactIndex
+from tests.swiftlet.index.vectors.points import DIM, clustered
 
 POINTS = np.array([(1, 0), (0, 1), (0.6, 0.8), (-1, 0)], np.float32)
+SIZE = 3000
+EMBEDDINGS = clustered(SIZE, 1)
+QUERIES = clustered(20, 2)
+EXACT = ["array", "Flat", "IVF8,Flat"]
+APPROXIMATE = [
+    "SQ8",
+    "PQ16x4fs,Refine(Flat)",
+    "IVF8,PQ16x4fs,Refine(SQ8)",
+    "OPQ4_32,IVF8,PQ16np",
+    "IVF64,PQ16np",
+    "PCA28,IVF8,SQ8",
+    "HNSW16",
+]
+
+
+@pytest.fixture(scope="module", params=[*EXACT, *APPROXIMATE])
+def factory(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def index(factory: str) -> Engine:
+    if factory == "array":
+        index: Engine = ExactIndex.create(factory, DIM)
+    else:
+        index = FaissIndex.create(factory, DIM)
+    index.train(EMBEDDINGS[:600])
+    index.add(EMBEDDINGS[:1000], threads=2)
+    index.add(EMBEDDINGS[1000:], threads=2)
+    if isinstance(index, FaissIndex):
+        probes = index.most_probes if "HNSW" not in factory else 64
+        index.parameters = FaissParameters(probes=probes, refine_factor=4, num_candidates=100)
+    return index
+
+
+@pytest.mark.parametrize(
+    "make",
+    [partial(FaissIndex.create, "Flat"), partial(ExactIndex.create, "array")],
+    ids=["faiss", "exact"],
+)
+def test_a_search_gives_the_best_rows_with_their_inner_products(make):
+    index = make(2)
+    assert (index.dim, index.size) == (2, 0)
+    index.add(POINTS)
+    for query, expected in (
+        ((1, 0), [(0, 1.0), (2, 0.6)]),
+        ((0.8, 0.6), [(2, 0.96), (0, 0.8), (1, 0.6)]),
+        ((-0.6, -0.8), [(3, 0.6)]),
+    ):
+        scores, rows = index.search(np.array(query, np.float32), len(expected))
+        assert rows.tolist() == [row for row, _ in expected]
+        assert scores.tolist() == pytest.approx([score for _, score in expected])
+
+
+@pytest.mark.parametrize("num_candidates", [1, 7, 100, 1000])
+def test_every_index_finds_so_many_different_rows_best_first(index, num_candidates):
+    for query in QUERIES:
+        scores, rows = index.search(query, num_candidates)
+        assert scores.shape == rows.shape == (num_candidates,)
+        assert (scores.dtype, rows.dtype) == (np.float32, np.int64)
+        assert (np.diff(scores) <= 0).all()
+        assert len(set(rows.tolist())) == num_candidates
+        assert 0 <= rows.min() <= rows.max() < SIZE
+
+
+@pytest.mark.parametrize("num_candidates", [SIZE, SIZE + 1, 10**18])
+def test_a_search_of_every_index_for_all_rows_gives_each_row_once(index, num_candidates):
+    scores, rows = index.search(QUERIES[0], num_candidates)
+    assert sorted(rows.tolist()) == list(range(SIZE))
+    assert (np.diff(scores) <= 0).all()
+
+
+def test_every_index_finds_most_of_the_nearest_rows(index):
+    nearest = np.argsort(-QUERIES @ EMBEDDINGS.T, axis=1)[:, :10]
+    found = [index.search(query, 100)[1] for query in QUERIES]
+    assert np.mean([np.isin(a, b).mean() for a, b in zip(nearest, found, strict=True)]) > 0.9
+
+
+def test_the_scores_of_every_index_are_near_the_inner_products(index, factory):
+    for query in QUERIES:
+        scores, rows = index.search(query, 10)
+        tolerance = 1e-5 if factory in EXACT or factory == "HNSW16" else 0.15
+        np.testing.assert_allclose(scores, EMBEDDINGS[rows] @ query, atol=tolerance)
+        for num_candidates in (1, 10, 200, SIZE) if factory in EXACT else ():
+            best = np.sort(EMBEDDINGS @ query)[::-1][:num_candidates]
+            found = index.search(query, num_candidates)[0]
+            np.testing.assert_allclose(found, best, atol=1e-5)
+
+
+@pytest.mark.parametrize("few", [0, 100])
+@pytest.mark.parametrize("count", [0, 5, 90, 300, 2000, SIZE])
+def test_every_index_finds_the_nearest_of_some_rows(index, factory, monkeypatch, few, count):
+    # So small that rows are copied, selected and compared one by one here.
+    monkeypatch.setattr(faiss_index, "FEW_ROWS", few)
+    monkeypatch.setattr(faiss_index, "_COPIED_SHARE", 0.2)
+    allowed = np.random.default_rng(3).permutation(SIZE) < count
+    some = index.restricted_to(allowed)
+    assert some.size == count
+    for query in QUERIES:
+        for num_candidates in (1, 10, count, SIZE):
+            scores, rows = some.search(query, num_candidates)
+            assert len(scores) == len(set(rows.tolist())) == min(num_candidates, count)
+            assert allowed[rows].all()
+            assert (np.diff(scores) <= 0).all()
+        if count:
+            rows = np.flatnonzero(allowed)
+            nearest = rows[np.argsort(-index.scores(query, rows))][:10]
+            found = some.search(query, 100)[1][:10]
+            least = 1 if factory in EXACT else 0.6
+            assert len({*found.tolist()} & {*nearest.tolist()}) >= least * len(nearest)
+
+
+def test_every_index_reconstructs_its_embeddings_approximately(index, factory):
+    rows = np.array([5, 2999, 17, 5])
+    found = index.embeddings(rows)
+    assert found.shape == (4, DIM)
+    cosines = np.sum(found * EMBEDDINGS[rows], axis=1) / np.linalg.norm(found, axis=1)
+    assert cosines.min() > (0.9999 if factory in EXACT else 0.9)
+
+
+def test_every_index_finds_the_same_after_saving_and_loading(index, tmp_path):
+    path = tmp_path / "index"
+    index.save(path)
+    loaded = type(index).load(path)
+    loaded.parameters = index.parameters
+    assert (loaded.dim, loaded.size) == (index.dim, index.size) == (DIM, SIZE)
+    for query in QUERIES:
+        for num_candidates in (10, SIZE):
+            expected = [part.tobytes() for part in index.search(query, num_candidates)]
+            assert [part.tobytes() for part in loaded.search(query, num_candidates)] == expected
+    loaded.save(tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == path.read_bytes()
+
+
+def test_every_index_searches_on_the_calling_thread_alone(index):
+    def is_alone() -> bool:
+        everywhere, here = time.process_time(), time.thread_time()
+        for _ in range(3):
+            for query in QUERIES:
+                index.search(query, 100)
+            index.search(QUERIES[0], SIZE)
+        everywhere, here = time.process_time() - everywhere, time.thread_time() - here
+        return everywhere < 1.2 * here + 0.01
+
+    # The threads that built the index may still be spinning at first.
+    assert any(is_alone() for _ in range(20))
+
+
+def test_threads_that_search_any_index_at_once_find_the_same(index):
+    expected = [index.search(query, 50)[1].tolist() for query in QUERIES]
+    with ThreadPoolExecutor(8) as pool:
+        found = pool.map(lambda query: index.search(query, 50)[1].tolist(), [*QUERIES] * 5)
+        assert list(found) == expected * 5
 
 
 @pytest.fixture(params=[FaissIndex, ExactIndex], ids=["faiss", "exact"])
 def engine(request: pytest.FixtureRequest) -> type[Engine]:
     return request.param
-
-
-@pytest.fixture
-def index(engine: type[Engine]) -> VectorIndex:
-    """An index of the four points, of the engine's default type for this number."""
-    return filled(engine, POINTS)
-
-
-def filled(engine: type[Engine], *parts: np.ndarray) -> VectorIndex:
-    points = np.concatenate(parts)
-    index = empty(engine, len(points))
-    index.train(points[: index.training_size(len(points))])
-    for part in parts:
-        index.add(part)
-    return index
-
-
-def empty(engine: type[Engine], size: int) -> VectorIndex:
-    return engine.create(engine.default_factory(size, 2), 2)
-
-
-def found(index: VectorIndex, query: Sequence[float], num_candidates: int) -> dict[int, float]:
-    scores, rows = index.search(np.array(query, np.float32), num_candidates)
-    assert (scores.dtype, rows.dtype) == (np.float32, np.int64)
-    return {row: round(score, 4) for row, score in zip(rows.tolist(), scores.tolist(), strict=True)}
-
-
-def test_an_empty_index_has_a_width_and_no_rows(engine):
-    index = empty(engine, 4)
-    assert (index.dim, index.size) == (2, 0)
-
-
-def test_a_search_gives_the_best_rows_with_their_inner_products(index):
-    assert (index.dim, index.size) == (2, 4)
-    assert list(found(index, (1, 0), 2).items()) == [(0, 1.0), (2, 0.6)]
-    assert list(found(index, (0.8, 0.6), 3).items()) == [(2, 0.96), (0, 0.8), (1, 0.6)]
-    assert list(found(index, (-0.6, -0.8), 1).items()) == [(3, 0.6)]
-
-
-@pytest.mark.parametrize("num_candidates", [4, 5, 10**18])
-def test_a_search_for_all_candidates_gives_each_row_once(index, num_candidates):
-    expected = [(0, 1.0), (2, 0.6), (1, 0.0), (3, -1.0)]
-    assert list(found(index, (1, 0), num_candidates).items()) == expected
-
-
-def test_rows_are_numbered_in_the_order_in_which_they_were_added(engine):
-    index = filled(engine, POINTS[2:], POINTS[:2])
-    assert list(found(index, (1, 0), 4)) == [2, 0, 3, 1]
-
-
-def test_the_embeddings_of_rows_are_given_back(index):
-    rows = np.array([2, 0, 2])
-    np.testing.assert_allclose(index.embeddings(rows), POINTS[rows], atol=1e-3)
-
-
-def test_an_index_finds_the_same_after_saving_and_opening(engine, index, tmp_path):
-    index.save(tmp_path / index.file_name)
-    opened = engine.load(tmp_path / index.file_name)
-    assert type(opened) is type(index)
-    assert (opened.dim, opened.size, opened.parameters) == (2, 4, index.parameters)
-    assert found(opened, (0.8, 0.6), 4) == found(index, (0.8, 0.6), 4)
 
 
 @pytest.mark.parametrize("content", [None, b"", b"no index"])
@@ -101,9 +195,9 @@ def test_a_file_that_is_no_index_is_refused_by_name(engine, tmp_path, content):
         engine.load(path)
 
 
-def test_an_index_is_not_saved_where_there_is_no_folder(index, tmp_path):
+def test_an_index_is_not_saved_where_there_is_no_folder(engine, tmp_path):
     with pytest.raises(StorageError, match=r"^cannot write .*/none/index: No such file"):
-        index.save(tmp_path / "none" / "index")
+        engine.create(engine.default_factory(0, 2), 2).save(tmp_path / "none" / "index")
 
 
 def test_a_factory_string_that_the_engine_does_not_have_is_refused(engine):
@@ -111,21 +205,9 @@ def test_a_factory_string_that_the_engine_does_not_have_is_refused(engine):
         engine.create("nonsense", 2)
 
 
-@pytest.mark.parametrize("size", [4, 5_000])
-def test_the_default_type_is_tuned_to_the_values_of_its_grid(engine, size):
-    angles = np.random.default_rng(0).uniform(0, 6.28, size)
-    points = np.stack((np.cos(angles), np.sin(angles)), axis=1).astype(np.float32)
-    index = filled(engine, points)
-    parameters = tune(index, points, points[:4], exact_rows(points, points[:4], 4))
-    assert index.parameters is parameters
-    assert parameters.num_candidates == TUNED_CANDIDATES
-    for name, values in index.tuning_grid().items():
-        assert list(values) == sorted(values)
-        assert getattr(parameters, name) in values
-
-
 def test_an_index_is_opened_as_its_manifest_describes_it(tmp_path):
-    index = filled(FaissIndex, POINTS)
+    index = FaissIndex.create("Flat", 2)
+    index.add(POINTS)
     index.parameters = replace(index.parameters, num_candidates=7)
     index.save(tmp_path / index.file_name)
     details = index_details(FaissIndex, "its type", index)

@@ -15,20 +15,10 @@ from swiftlet.index.vectors.tuning import (
     recall,
     tune,
 )
-from swiftlet.types import Embeddings
+from tests.swiftlet.index.vectors.points import DIM, clustered
 
-DIM = 32
-
-
-def clustered(count: int, seed: int) -> Embeddings:
-    centres = np.random.default_rng(0).normal(size=(50, DIM))
-    random = np.random.default_rng(seed)
-    points = centres[random.integers(50, size=count)] + 0.7 * random.normal(size=(count, DIM))
-    return (points / np.linalg.norm(points, axis=1, keepdims=True)).astype(np.float32)
-
-
-EMBEDDINGS = clustered(8000, 1)
-QUERIES = clustered(100, 2)
+EMBEDDINGS = clustered(8000, 1, 50, 0.7)
+QUERIES = clustered(100, 2, 50, 0.7)
 NEAREST = exact_rows(EMBEDDINGS, QUERIES, 10)
 
 
