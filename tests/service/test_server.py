@@ -1,3 +1,5 @@
+import http.client
+import json
 import os
 import re
 import shutil
@@ -19,6 +21,8 @@ from swiftlet.encoders import DEFAULT_ENCODER
 from tests.service.conftest import START, wait_until
 
 LONG_QUERY = "many long words " * 600
+BODY = json.dumps({"query": "bread"}).encode()
+REQUEST = b"POST /search HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%b" % (len(BODY), BODY)
 
 
 def wait_for_requests_in_flight(server: Any, number: int) -> None:
@@ -52,6 +56,40 @@ def test_a_signal_lets_requests_under_way_finish_and_ends_the_process_well(
     assert "Traceback" not in log
     with pytest.raises(httpx.ConnectError):
         httpx.get(server.url, timeout=100)
+
+
+def status_of(connection: socket.socket) -> int:
+    """The status of the answer; 0 if the connection ends without one."""
+    response = http.client.HTTPResponse(connection)
+    try:
+        response.begin()
+        response.read()
+    except (OSError, http.client.HTTPException):
+        return 0
+    return response.status
+
+
+def test_a_client_that_connected_and_sent_a_request_before_the_stop_is_answered(
+    start_server: Callable[..., Any],
+) -> None:
+    server = start_server(threads=1)
+    kept = [server.connect() for _ in range(20)]
+    for connection in kept:
+        connection.sendall(REQUEST)
+        assert status_of(connection) == 200
+    # While it is suspended, connections wait in the backlog, as in a busy moment.
+    server.process.send_signal(signal.SIGSTOP)
+    new = [server.connect() for _ in range(200)]
+    for connection in [*kept, *new]:
+        connection.sendall(REQUEST)
+    server.process.terminate()
+    server.process.send_signal(signal.SIGCONT)
+    with ThreadPoolExecutor(20) as pool:
+        statuses = set(pool.map(status_of, [*kept, *new]))
+    for connection in [*kept, *new]:
+        connection.close()
+    assert statuses <= {200, 503}
+    assert server.ended() == 0
 
 
 def test_a_stop_before_it_is_ready_is_a_stop_too(small_index: Path) -> None:
@@ -226,7 +264,8 @@ def test_answers_to_head_have_the_headers_alone(server: Any) -> None:
 
 
 def test_the_application_comes_without_torch_and_transformers() -> None:
-    program = "import sys, service.app, service.server; print('\\n'.join(sys.modules))"
+    served = "service.app, service.server, swiftlet.index.building.build"
+    program = f"import sys, {served}; print('\\n'.join(sys.modules))"
     modules = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     ).stdout.split()

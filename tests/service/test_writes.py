@@ -129,6 +129,23 @@ def test_examples_are_the_titles_of_documents_that_are_there(server):
     assert examples() == ["New", "Rain"]
 
 
+def test_titles_are_suggested_of_the_index_as_it_is_at_the_request(server):
+    def suggested(query: str) -> list[str]:
+        answer = server.client().get("/suggest", params={"q": query})
+        assert answer.status_code == 200, answer.text
+        return [suggestion["title"] for suggestion in answer.json()["suggestions"]]
+
+    put(server, {"_id": "tea", "title": "Tea leaves", "text": "A text."})
+    assert suggested("coffee") == []
+    for title, other in (("Coffee beans", "roasted"), ("Roasted beans", "coffee")):
+        put(server, {"_id": "new", "title": title, "text": "A text."})
+        assert suggested("beans") == [title]
+        assert suggested(other) == []
+    assert delete(server, ids=["new"]).is_success
+    assert suggested("beans") == []
+    assert suggested("tea") == ["Tea leaves"]
+
+
 def test_facets_count_values_that_only_changes_have(server):
     put(server, {"_id": "cod", "text": "A fish.", "metadata": {"kind": "food"}})
     put(server, {"_id": "ale", "text": "A beer.", "metadata": {"kind": ["drink", "food"]}})
