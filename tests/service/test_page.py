@@ -41,6 +41,9 @@ HOSTILE_TEXT = (
     + "🚂 Trains carry coal and passengers over the mountain pass. " * 30
 )
 
+MARKUP = "<img src=x onerror='window.owned = 1'>"
+REVERSED = "\u202eShips sail"
+
 OpenPage = Callable[..., Page]
 
 
@@ -98,6 +101,26 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     ]
     out = tmp_path_factory.mktemp("hostile") / "index"
     build_index(documents, DEFAULT_ENCODER, out, BuildSettings(language=None))
+    with running(out) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A service over documents with addresses, numbers, code, odd fields and odd titles."""
+    code = "Counts words.\n\n>>> count('a b')\n2\n\nThat is all."
+    page = {"url": "https://example.org/a b?<c>", "year": 2024, "pages": 123456, "share": 0.5}
+    documents = [
+        Document("words", code, title="Words", metadata=page),
+        Document("script", "A script.", metadata={"url": "javascript:window.owned = 1"}),
+        Document("a", "Boats.", metadata={"__proto__": MARKUP, "x y": [True, "true", 1, " "]}),
+        Document("nul", "Ships\0 sail by the wind.", title="Ships\0"),
+        Document("long", f"{'Wind ' * 600}is strong.", title="Ships " * 500),
+        Document(REVERSED, "Ships sail.", title=REVERSED, metadata={"url": "https://a.example"}),
+        Document("blank", "\0 \0", title=" "),
+    ]
+    out = tmp_path_factory.mktemp("odd") / "index"
+    build_index(documents, DEFAULT_ENCODER, out, BuildSettings(facets=("__proto__", "x y")))
     with running(out) as server:
         yield server
 
@@ -501,20 +524,12 @@ def test_every_link_works_below_a_path_prefix_that_a_proxy_takes_off(
     expect(page.locator("body")).to_contain_text('"openapi":"3.1')
 
 
-def test_markup_in_a_facet_is_shown_as_text(
-    open_page: OpenPage, start_server: Callable[..., Any], tmp_path: Path
-) -> None:
-    value = "<img src=x onerror='window.owned = 1'>"
-    documents = [
-        Document("a", "Ships sail.", metadata={"__proto__": value, "x y": [True, "true", 1, " "]})
-    ]
-    settings = BuildSettings(facets=("__proto__", "x y"))
-    build_index(documents, DEFAULT_ENCODER, tmp_path / "index", settings)
-    page = open_page("/?q=ships", url=start_server(index=tmp_path / "index").url)
-    expect(facet(page, "proto").locator(".value")).to_have_text(value)
+def test_markup_in_a_facet_is_shown_as_text(open_page: OpenPage, odd: Server) -> None:
+    page = open_page("/?q=boats", url=odd.url)
+    expect(facet(page, "proto").locator(".value")).to_have_text(MARKUP)
     expect(facet(page, "x y").locator(".value")).to_have_text(["true", "1", "(blank)", "true"])
     facet(page, "x y").get_by_role("checkbox").nth(3).check()
-    page.get_by_role("checkbox", name=value).check()
+    page.get_by_role("checkbox", name=MARKUP).check()
     expect(page.locator("#facets input:checked")).to_have_count(2)
     page.reload()
     expect(links(page)).to_have_count(1)
@@ -872,27 +887,13 @@ def test_text_files_are_added_with_a_key_that_the_address_does_not_keep(
 # The document
 
 
-@pytest.fixture(scope="module")
-def various_index(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two documents with addresses, numbers and code."""
-    code = "Counts words.\n\n>>> count('a b')\n2\n\nThat is all."
-    page = {"url": "https://example.org/a b?<c>", "year": 2024, "pages": 123456, "share": 0.5}
-    documents = [
-        Document("words", code, title="Words", metadata=page),
-        Document("ships", "Ships sail.", metadata={"url": "javascript:window.owned = 1"}),
-    ]
-    out = tmp_path_factory.mktemp("various") / "index"
-    build_index(documents, DEFAULT_ENCODER, out, BuildSettings())
-    return out
-
-
 def test_web_addresses_are_links_code_is_monospaced_and_numbers_are_as_they_were_given(
-    open_page: OpenPage, start_server: Callable[..., Any], various_index: Path
+    open_page: OpenPage, odd: Server
 ) -> None:
-    page = open_page("/?q=count+words", url=start_server(index=various_index).url)
-    expect(links(page)).to_have_text(["Words", "ships"])
-    outside = page.locator(".outside")
-    expect(outside).to_have_text(["https://example.org/a b?<c>"])
+    page = open_page("/?q=count+words", url=odd.url)
+    expect(links(page).first).to_have_text("Words")
+    outside = page.locator(".outside").first
+    expect(outside).to_have_text("https://example.org/a b?<c>")
     for name, value in {
         "href": "https://example.org/a%20b?%3Cc%3E",
         "target": "_blank",
@@ -908,8 +909,8 @@ def test_web_addresses_are_links_code_is_monospaced_and_numbers_are_as_they_were
     expect(text).to_have_text(">>> count('a b') 2")
     assert "mono" in text.evaluate("code => getComputedStyle(code).fontFamily")
     page.go_back()
-    links(page).nth(1).click()
-    expect(metadata).to_have_text(["ships", "javascript:window.owned = 1"])
+    links(page).filter(has_text="script").click()
+    expect(metadata).to_have_text(["script", "javascript:window.owned = 1"])
     expect(page.locator("#document-metadata a")).to_have_count(0)
 
 
@@ -952,24 +953,16 @@ def test_similar_documents_are_others_and_lead_back_to_the_results(open_page: Op
 
 
 def test_long_titles_control_characters_and_changed_directions_disturb_nothing(
-    open_page: OpenPage, start_server: Callable[..., Any], tmp_path: Path
+    open_page: OpenPage, odd: Server
 ) -> None:
-    reversing = "\u202eShips sail"
-    documents = [
-        Document("nul", "Ships\0 sail by the wind.", title="Ships\0"),
-        Document("long", f"{'Wind ' * 600}is strong.", title="Ships " * 500),
-        Document(reversing, "Ships sail.", title=reversing, metadata={"url": "https://a.example"}),
-        Document("blank", "\0 \0", title=" "),
-    ]
-    build_index(documents, DEFAULT_ENCODER, tmp_path / "index", BuildSettings())
-    page = open_page("/?q=ships", url=start_server(index=tmp_path / "index").url, width=360)
-    origin = page.locator(".identity", has=page.locator(".outside"))
+    page = open_page("/?q=ships", url=odd.url, width=360)
+    origin = page.locator(".identity", has_text="https://a.example")
     places = origin.evaluate("p => [p.firstChild, p.lastChild].map((e) => e.offsetLeft)")
     assert places == sorted(places)
     page.locator('[data-document-id="nul"]').first.click()
     page.get_by_text("Similar documents").click()
     similar = page.locator("#similar li")
-    expect(similar).to_have_count(3)
+    expect(similar).to_have_count(5)
     assert max(item.bounding_box()["height"] for item in similar.all()) < 60  # type: ignore[index]
     item = similar.filter(has_text="sail")
     assert item.evaluate("li => getComputedStyle(li.firstChild).unicodeBidi") == "isolate"
