@@ -21,8 +21,8 @@ from pydantic_core import from_json
 from service.wire.body import parse_large
 from service.wire.problems import TooLargeError
 from tests.growth import least_seconds
+from tests.polling import wait_until
 from tests.service.attacker import ANSWERS, SEARCH, Attacker, read_problem
-from tests.service.conftest import wait_until
 
 
 @pytest.mark.parametrize("route", ANSWERS)

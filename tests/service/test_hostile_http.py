@@ -8,8 +8,8 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
+from tests.polling import wait_until
 from tests.service.attacker import SEARCH, Attacker, read_problem
-from tests.service.conftest import wait_until
 
 
 def test_a_body_may_come_in_pieces(attacker: Attacker) -> None:

@@ -19,7 +19,8 @@ import pytest
 from service.server import listen
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.errors import InvalidArgumentError
-from tests.service.conftest import START, wait_until
+from tests.polling import wait_until
+from tests.service.conftest import START
 
 LONG_QUERY = "many long words " * 600
 BODY = json.dumps({"query": "bread"}).encode()

@@ -23,7 +23,8 @@ from swiftlet.errors import ArtefactError
 from swiftlet.index.building.build import BuildSettings, build_index
 from swiftlet.manifest import read_manifest
 from swiftlet.types import Document
-from tests.service.conftest import Server, running, start, wait_until
+from tests.polling import wait_until
+from tests.service.conftest import Server, running, start
 
 pytest_plugins = ["tests.small_disk"]
 
