@@ -40,7 +40,7 @@ def test_a_signal_lets_requests_under_way_finish_and_ends_the_process_well(
     with server.client() as client, ThreadPoolExecutor() as pool:
         # An idle connection must not delay the stop.
         client.get("/health/ready").raise_for_status()
-        batch = {"queries": [f"{number} {LONG_QUERY}" for number in range(64)]}
+        batch = {"queries": [f"{number} {LONG_QUERY}" for number in range(16)]}
         sent: list[Future[httpx.Response]] = []
 
         def is_under_way() -> bool:
@@ -51,7 +51,7 @@ def test_a_signal_lets_requests_under_way_finish_and_ends_the_process_well(
         wait_until(is_under_way)
         server.process.send_signal(stop)
         answer = sent[-1].result()
-    assert len(answer.json()["results"]) == 64
+    assert len(answer.json()["results"]) == 16
     assert server.ended() == 0
     log = "".join(server.log)
     assert f"{stop.name}: finishing the requests under way" in log
