@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
-from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
+from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.index.building.build import BuildSettings, build_index
 from swiftlet.search.searcher import Searcher
@@ -95,19 +95,9 @@ def small_searcher(small_index: Path) -> Iterator[Searcher]:
 
 
 @pytest.fixture(scope="session")
-def reranker_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A re-ranker of the weights that ship, with a random head."""
-    import torch
-
-    from export.reranker_directory import export_reranker
-    from training.model.cross_encoder import CrossEncoder
-    from training.model.towers import TowerSettings
-
-    folder = tmp_path_factory.mktemp("reranker")
-    torch.manual_seed(0)
-    CrossEncoder.load(TowerSettings(model=DEFAULT_QUERY_ENCODER)).save(folder / "model")
-    export_reranker(folder / "model", folder / "reranker", precisions=["int8"])
-    return folder / "reranker"
+def reranker_directory() -> Path:
+    """A tiny re-ranker with random weights; read only."""
+    return Path(__file__).parent / "artefacts" / "reranker"
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 import urllib.request
 import venv
 from collections.abc import Iterator
@@ -130,14 +129,6 @@ def test_a_command_that_needs_an_extra_names_it(
     extra = "evaluation" if command == "evaluate" else "export"
     assert f"'.[{extra}]'" in result.stderr
     assert "Traceback" not in result.stderr
-
-
-def test_serving_imports_neither_torch_nor_transformers() -> None:
-    """In this environment, which has both."""
-    modules = "service.app, service.server, swiftlet.index.building.build"
-    code = f"import sys, {modules}; print(*sys.modules)"
-    found = run([sys.executable, "-c", code], ROOT).split()
-    assert not {"torch", "transformers", "sentence_transformers"} & set(found)
 
 
 def test_nothing_is_reported_to_anybody_and_nothing_written_to_the_home(

@@ -9,6 +9,7 @@ import pytest
 from measuring.results import FINISHED, OVERVIEW, RESULTS, overview, page_of
 
 ROOT = Path(__file__).parents[1]
+MADE = overview()
 FIGURES = OVERVIEW.with_suffix(".md.j2").read_text("utf-8").split("\n## Every page")[0]
 # Digits of names and of settings, which no measurement changes.
 NAMES = ["MiniLM-L6-v2", "nDCG@10", "recall@10", "passages of 128", r"published: 64\.51", "2 of 6"]
@@ -37,14 +38,14 @@ def numbers(text: str) -> set[str]:
 
 
 def test_the_overview_has_the_figures_of_the_results() -> None:
-    assert OVERVIEW.read_text("utf-8") == overview(), "run python -m measuring.results"
+    assert OVERVIEW.read_text("utf-8") == MADE, "run python -m measuring.results"
 
 
 @pytest.mark.parametrize("claim", CLAIMS)
 def test_each_figure_of_the_readme_is_in_the_overview_with_the_same_page(claim: str) -> None:
     assert numbers(claim)
     pages = re.findall(r"docs/results/([a-z-]+\.md)", claim)
-    rows = [row for row in overview().splitlines() if any(f"]({page}" in row for page in pages)]
+    rows = [row for row in MADE.splitlines() if any(f"]({page}" in row for page in pages)]
     assert numbers(claim) <= numbers(" ".join(rows))
 
 
@@ -56,7 +57,7 @@ def test_no_figure_of_the_overview_is_typed_by_hand(row: str) -> None:
 
 @pytest.mark.parametrize("page", sorted(RESULTS.rglob("*.md")), ids=lambda page: page.stem)
 def test_the_overview_links_to_every_page(page: Path) -> None:
-    assert page == OVERVIEW or f"]({page.relative_to(RESULTS)})" in overview()
+    assert page == OVERVIEW or f"]({page.relative_to(RESULTS)})" in MADE
 
 
 @pytest.mark.parametrize("raw", sorted(RESULTS.rglob("*.json")), ids=lambda raw: raw.stem)

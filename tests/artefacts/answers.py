@@ -1,4 +1,7 @@
-"""What the artefacts of this folder answer, in Python, over HTTP and by `swiftlet inspect`."""
+"""What the artefacts of this folder answer, in Python, over HTTP and by `swiftlet inspect`.
+
+Commit 5a142de keeps `make.py`, which made them, and `expected.json`, in a checkout of 37a26d1.
+"""
 
 import os
 import shutil
@@ -9,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from importlib.metadata import version
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +45,6 @@ CHANGED = {"changed": "encoder", "several": "pair/document_encoder"}
 
 TEXTS = ["hot lava and ash", "Where do the bees dance?", "x", "salt " * 60]
 QUERY = "snow and salt of the sea"
-CLOSE = 3e-5
-"""Scores with a smaller difference might come in another order on another processor."""
-
 SEARCHES: dict[str, dict[str, Any]] = {
     "dense": {"mode": "dense", "top_k": 5},
     "page": {"mode": "dense", "top_k": 4, "offset": 4},
@@ -70,19 +69,6 @@ BODIES: dict[str, dict[str, Any]] = {
     "groups": {"query": QUERY, "group_by": "topic", "group_size": 2, "top_k": 4},
 }
 LINKS = ("/facets", '/facets?filter={"draft":true}', "/documents/kite", "/suggest?q=brea")
-
-
-def answers(folder: Path) -> dict[str, Any]:
-    """All answers of the artefacts in `folder`; `expected.json` has the answers of 37a26d1."""
-    return {
-        "machine": machine(),
-        "embeddings": {name: embeddings(folder, name) for name in ENCODERS},
-        "inspected": {name: inspected(folder, name) for name in [*ENCODERS, "reranker", *INDEXES]},
-        "indexes": {name: of_index(folder, name) for name in INDEXES},
-        "http": over_http(folder),
-        "joined": joined(folder),
-        "merged": {name: merged(folder, name) for name in CHANGED},
-    }
 
 
 def machine() -> dict[str, Any]:
@@ -168,34 +154,12 @@ def over_http(folder: Path) -> dict[str, Any]:
         }
 
 
-def search(searcher: swiftlet.Searcher, name: str, **other: Any) -> swiftlet.SearchResult:
-    """One of `SEARCHES`, perhaps with other arguments."""
-    return searcher.search(QUERY, **SEARCHES[name] | other)
-
-
-def unclear(folder: Path) -> list[str]:
-    """The searches that might have their hits in another order on another processor."""
-    found = []
-    for index in INDEXES:
-        with _opened(folder, index) as searcher:
-            for name in sorted(_searches(searcher) - {"rrf"}):
-                # One hit more, since it might take the place of the last one.
-                more = SEARCHES[name].get("top_k", 10) + 1
-                hits = search(searcher, name, top_k=more).hits
-                scores = [*(hit.score for hit in hits), SEARCHES[name].get("min_score", -1.0)]
-                if name == "reranked":
-                    scores = [hit.rerank_score for hit in hits if hit.rerank_score is not None]
-                if any(other - one < CLOSE for one, other in pairwise(sorted(scores))):
-                    found.append(f"{index}: {name}")
-    return found
-
-
 def _searches(searcher: swiftlet.Searcher) -> set[str]:
     return SEARCHES.keys() - (set() if "lexical" in searcher.modes else NEED_WORDS)
 
 
 def _hits(searcher: swiftlet.Searcher, name: str) -> list[Any]:
-    found = search(searcher, name)
+    found = searcher.search(QUERY, **SEARCHES[name])
     if name in SHOWN_WHOLE:
         return [found.num_reranked, *map(asdict, found)]
     return [(hit.document_id, hit.score, hit.rerank_score, hit.passage.start) for hit in found]

@@ -3,19 +3,17 @@
 import shutil
 import socket
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import httpx
 import yaml
 
 from tests.deploy.tools import DEPLOY, path_of
-
-Result = TypeVar("Result")
+from tests.polling import wait_until
 
 TIMEOUT_SECONDS = 60
 """Long enough for a busy machine."""
@@ -37,15 +35,6 @@ class Prometheus:
         """The series that an expression has now."""
         result: list[dict[str, Any]] = self.get("query", query=expression)["result"]
         return result
-
-
-def poll(function: Callable[[], Result]) -> Result:
-    """The first true result of a function, within a minute."""
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while not (result := function()):
-        assert time.monotonic() < deadline, "it does not come about"
-        time.sleep(0.05)
-    return result
 
 
 @contextmanager
@@ -78,10 +67,10 @@ def scraping(target: str, folder: Path) -> Iterator[Prometheus]:
             stderr=output,
         )
     try:
-        poll(lambda: process.poll() is not None or _is_ready(address))
+        wait_until(lambda: process.poll() is not None or _is_ready(address))
         assert process.poll() is None, log.read_text()
         prometheus = Prometheus(f"http://{address}")
-        poll(lambda: prometheus.query('up{job="swiftlet"} == 1'))
+        wait_until(lambda: prometheus.query('up{job="swiftlet"} == 1'))
         yield prometheus
     finally:
         process.terminate()

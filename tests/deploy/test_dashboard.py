@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from tests.deploy.prometheus import Prometheus, poll
+from tests.deploy.prometheus import Prometheus
 from tests.deploy.test_prometheus import metrics_of, served_by
 from tests.deploy.tools import DEPLOY
+from tests.polling import wait_until
 from tests.service.conftest import Server
 
 pytestmark = pytest.mark.check
@@ -44,7 +45,7 @@ def test_prometheus_has_something_for_every_line_of_a_panel(
 ) -> None:
     for expression in EXPRESSIONS[title]:
         assert "$" not in expression
-        assert poll(lambda expression=expression: prometheus.query(expression)), expression
+        assert wait_until(lambda expression=expression: prometheus.query(expression)), expression
 
 
 def test_prometheus_takes_the_annotation_and_the_list_of_instances(

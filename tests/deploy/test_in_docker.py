@@ -14,8 +14,8 @@ from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.index.building.build import build_index
 from swiftlet.types import Document
 from tests.deploy.image.containers import docker
-from tests.deploy.prometheus import poll
 from tests.deploy.tools import DEPLOY, output_of
+from tests.polling import wait_until
 
 FILES = ["--file", DEPLOY / "compose.yaml"]
 WITH_VOLUME = [*FILES, "--file", DEPLOY / "compose.volume.yaml"]
@@ -40,7 +40,7 @@ class Deployment:
         self.files = files
         self.container = self.compose(files, "ps", "--quiet", "swiftlet").strip()
         self.url = f"http://{docker('port', self.container, '8000').strip()}"
-        poll(self._is_ready)
+        wait_until(self._is_ready)
 
     def search(self, query: str) -> set[str]:
         """The documents that it finds."""
@@ -95,7 +95,7 @@ def test_an_index_is_published_and_taken_back_without_a_pause(
     for version, found in (("2026-11-21", {"0", "1", "2"}), ("2026-11-20", {"0", "1"})):
         lead_current(versions, version)
         deployment.compose(WITH_VOLUME, "kill", "-s", "SIGHUP", "swiftlet")
-        poll(lambda found=found: deployment.search("tea") == found)
+        wait_until(lambda found=found: deployment.search("tea") == found)
 
 
 def test_an_incomplete_version_is_refused_and_the_previous_one_stays_in_use(
@@ -107,7 +107,7 @@ def test_an_incomplete_version_is_refused_and_the_previous_one_stays_in_use(
     lead_current(versions, "2026-11-21")
     deployment.compose(WITH_VOLUME, "kill", "-s", "SIGHUP", "swiftlet")
     refused = 'swiftlet_reloads_total{outcome="corrupt_file"} 1.0'
-    poll(lambda: refused in httpx.get(f"{deployment.url}/metrics", timeout=100).text)
+    wait_until(lambda: refused in httpx.get(f"{deployment.url}/metrics", timeout=100).text)
     assert deployment.search("tea") == {"0", "1"}
 
 

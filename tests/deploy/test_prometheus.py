@@ -11,8 +11,9 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.deploy.conftest import SEARCHES
-from tests.deploy.prometheus import TIMEOUT_SECONDS, Prometheus, poll
+from tests.deploy.prometheus import TIMEOUT_SECONDS, Prometheus
 from tests.deploy.tools import DEPLOY, ROOT, output_of
+from tests.polling import wait_until
 from tests.service.conftest import Server
 
 pytestmark = pytest.mark.check
@@ -112,19 +113,19 @@ def test_prometheus_evaluates_every_rule_and_a_healthy_service_fires_no_alert(
 
     expected = dict.fromkeys(ALERTS, ("ok", "inactive")) | dict.fromkeys(RECORDED, ("ok", ""))
     # An evaluation before the first scrape finds no service at all.
-    poll(lambda: states() == expected)
+    wait_until(lambda: states() == expected)
 
 
 def test_prometheus_counts_the_requests(prometheus: Prometheus) -> None:
     counted = 'swiftlet_requests_total{route="/search", status="200"}'
-    (series,) = poll(lambda: prometheus.query(f"{counted} >= {SEARCHES}"))
+    (series,) = wait_until(lambda: prometheus.query(f"{counted} >= {SEARCHES}"))
     assert float(series["value"][1]) == SEARCHES
 
 
 def test_the_memory_limit_in_the_alerts_is_that_of_compose_and_kubernetes(
     prometheus: Prometheus,
 ) -> None:
-    (limit,) = poll(lambda: prometheus.query("swiftlet:memory_limit_bytes"))
+    (limit,) = wait_until(lambda: prometheus.query("swiftlet:memory_limit_bytes"))
     compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]["swiftlet"]
     deployment = yaml.safe_load(Path(DEPLOY / "kubernetes/base/deployment.yaml").read_text())
     (container,) = deployment["spec"]["template"]["spec"]["containers"]

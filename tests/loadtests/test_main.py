@@ -79,6 +79,7 @@ def report(
     return out, ended.stderr
 
 
+@pytest.mark.check
 def test_the_report_has_its_pictures_tables_and_every_request(report: tuple[Path, str]) -> None:
     out, _ = report
     assert {file.name for file in out.iterdir()} == {"report.md", "requests", *PICTURES, *TABLES}
@@ -90,6 +91,7 @@ def test_the_report_has_its_pictures_tables_and_every_request(report: tuple[Path
     assert all(f"({name})" in text for name in PICTURES)
 
 
+@pytest.mark.check
 def test_it_says_how_where_and_on_what_was_measured(
     report: tuple[Path, str], small_index: Path
 ) -> None:
@@ -111,6 +113,7 @@ def test_it_says_how_where_and_on_what_was_measured(
         assert needed in text
 
 
+@pytest.mark.check
 def test_each_service_is_asked_at_the_rates_around_its_own_saturation(
     report: tuple[Path, str],
 ) -> None:
@@ -132,6 +135,7 @@ def test_each_service_is_asked_at_the_rates_around_its_own_saturation(
     assert float(found["paced", "40"]["p50"]) >= 5
 
 
+@pytest.mark.check
 def test_locust_asks_below_saturation(report: tuple[Path, str]) -> None:
     found = rows(report[0] / "locust.csv")
     assert [row["% of saturation"] for row in found] == ["40"] * 3
@@ -140,6 +144,7 @@ def test_locust_asks_below_saturation(report: tuple[Path, str]) -> None:
         assert row["failed"] == "0"
 
 
+@pytest.mark.check
 def test_the_single_requests_are_those_of_the_tables(report: tuple[Path, str]) -> None:
     out, _ = report
     (row,) = [r for r in rows(out / "rates.csv") if r["service"] == "paced" and r["p50"]][:1]
@@ -188,23 +193,20 @@ def test_what_it_cannot_run_with_is_one_sentence(
     assert not list(tmp_path.glob("report/*"))
 
 
+FILES = f"files={PYTHON} -m http.server --bind 127.0.0.1 {{port}}"
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
+        pytest.param(
+            ["--service", FILES, "--service-ready", "/nothing", "--start-timeout", "20"],
+            "/nothing is answered 404; 200 is expected",
+            marks=pytest.mark.check,
+        ),
         (
             ["--service", "slow=sleep 60", "--start-timeout", "0.5"],
             "the service was not ready within 0.5 s (sleep 60): it wrote nothing; no service ",
-        ),
-        (
-            [
-                "--service",
-                f"files={PYTHON} -m http.server --bind 127.0.0.1 {{port}}",
-                "--service-ready",
-                "/nothing",
-                "--start-timeout",
-                "2",
-            ],
-            "/nothing is answered 404; 200 is expected",
         ),
         (
             ["--service", "gone=sh -c 'echo no model here; exit 1'"],
@@ -227,6 +229,7 @@ def test_a_service_that_does_not_stay_is_one_sentence_and_nothing_is_left_runnin
     assert sentence in line
 
 
+@pytest.mark.check
 def test_what_was_measured_of_a_service_stays_when_it_answers_no_more(
     queries_file: Path, tmp_path: Path
 ) -> None:
@@ -276,6 +279,7 @@ def test_a_service_s_own_processes_are_counted_and_ended_with_it(marker: str) ->
     assert not processes_with(marker)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     "number",
     [
@@ -287,6 +291,8 @@ def test_a_signal_ends_the_services_and_leaves_the_report_of_what_was_measured(
     tmp_path: Path, marker: str, number: signal.Signals
 ) -> None:
     out = tmp_path / "report"
+    (out / "requests").mkdir(parents=True)
+    (out / "requests" / "earlier-50.csv.gz").touch()  # of an earlier run
     process = subprocess.Popen(
         [sys.executable, "-m", "loadtests", "--service", f"one={PACED} --work-ms 5",
          "--service", f"other={PACED} {marker}", "--rates", "50", "--duration", "1", "--no-locust",
@@ -304,22 +310,6 @@ def test_a_signal_ends_the_services_and_leaves_the_report_of_what_was_measured(
     assert not processes_with(marker)
     assert "\n## one\n" in (out / "report.md").read_text()
     assert [file.name for file in (out / "requests").iterdir()] == ["one-50.csv.gz"]
-
-
-@pytest.mark.check
-def test_what_was_measured_stays_when_a_later_service_fails_and_replaces_an_earlier_run(
-    tmp_path: Path, refused
-) -> None:
-    requests = tmp_path / "report" / "requests"
-    requests.mkdir(parents=True)
-    (requests / "earlier-50.csv.gz").touch()
-    *_, line = refused(
-        "--service", f"one={PACED} --work-ms 2", "--service", "none=no-such-program",
-        "--rates", 50, "--duration", 1, "--no-locust", "--out", tmp_path / "report",
-    )  # fmt: skip
-    assert line.startswith("loadtests: no-such-program cannot be started")
-    assert "\n## one\n" in (tmp_path / "report" / "report.md").read_text()
-    assert [file.name for file in requests.iterdir()] == ["one-50.csv.gz"]
 
 
 def test_an_index_that_cannot_be_served_is_refused_with_the_service_s_own_sentence(

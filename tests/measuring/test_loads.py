@@ -136,18 +136,6 @@ def test_a_stall_is_charged_to_every_request_that_should_have_begun_meanwhile(
     assert sum(each.finished - each.scheduled > 0.1 for each in load.exchanges) > charged / 2
 
 
-def test_a_closed_loop_leaves_out_what_a_stall_costs_others(
-    paced_server: PacedServer, searches: Iterator[Request]
-) -> None:
-    """Coordinated omission, for which the open loop is there."""
-    server = paced_server(stall_ms=300, stall_every_ms=700)
-    load = closed_loop(address_of(server), searches, clients=1, seconds=2.0)
-    stalls = stalls_of(server)
-    assert stalls
-    for began, ended in stalls:
-        assert sum(began < each.scheduled < ended for each in load.exchanges) <= 1
-
-
 def test_requests_for_which_there_is_no_connection_are_charged_their_wait(
     paced_server: PacedServer, searches: Iterator[Request]
 ) -> None:
@@ -290,18 +278,14 @@ def test_the_rate_is_the_one_that_was_asked_for(rate: float) -> None:
 
 
 def test_the_gaps_are_exponential_and_independent() -> None:
-    gaps = np.diff(poisson_arrivals(500.0, 200.0, seed=1))
+    moments = poisson_arrivals(500.0, 200.0, seed=1)
+    assert 0 <= moments[0] < moments[-1] < 200.0
+    gaps = np.diff(moments)
+    assert (gaps > 0).all()
     assert np.mean(gaps) == pytest.approx(1 / 500, rel=0.02)
     assert np.std(gaps) == pytest.approx(1 / 500, rel=0.02)
     assert np.median(gaps) == pytest.approx(np.log(2) / 500, rel=0.02)
     assert abs(np.corrcoef(gaps[:-1], gaps[1:])[0, 1]) < 0.02
-
-
-def test_all_moments_lie_within_the_time_and_ascend() -> None:
-    moments = poisson_arrivals(300.0, 5.0, seed=3)
-    assert moments[0] >= 0
-    assert moments[-1] < 5.0
-    assert (np.diff(moments) > 0).all()
 
 
 def test_the_same_seed_gives_the_same_moments_and_another_one_others() -> None:

@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -46,14 +45,6 @@ except RetrievalError as error:
 
 def value_of(metrics: str, series: str) -> float:
     return float(re.search(rf"^{re.escape(series)} (.*)$", metrics, re.MULTILINE)[1])  # type: ignore[index]
-
-
-def wait_until(holds: Callable[[], object]) -> None:
-    """Return as soon as `holds` is true, which it must be soon."""
-    end = time.monotonic() + 100
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 @dataclass

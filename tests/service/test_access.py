@@ -10,20 +10,10 @@ import pytest
 from service.routes.page import PAGE_FILES
 from service.wire.keys import ApiKey
 from swiftlet.search.searcher import Searcher
+from tests.service.test_openapi import SEARCHING
 
 SEARCH, ADMIN = "a search key of the tests", "an admin key of the tests"
-LOCKED = [
-    ("POST", "/search"),
-    ("GET", "/search?q=bread"),
-    ("POST", "/search/batch"),
-    ("POST", "/v1/embeddings"),
-    ("GET", "/v1/models"),
-    ("GET", "/documents/bread-1"),
-    ("HEAD", "/documents/bread-1"),
-    ("GET", "/facets"),
-    ("GET", "/suggest?q=bread"),
-    ("GET", "/info"),
-]
+LOCKED = [(method.upper(), path) for method, path in [*SEARCHING, ("head", "/info")]]
 OPEN = ["/health/live", "/health/ready", "/metrics", "/openapi.json", "/docs"]
 
 

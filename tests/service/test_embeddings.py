@@ -72,36 +72,6 @@ def test_a_single_text_is_a_list_of_one(client: httpx.Client) -> None:
     assert nulls.content == one.content
 
 
-@pytest.mark.parametrize(
-    ("body", "status", "sentence"),
-    [
-        ({"input": ""}, 422, "input[0] is empty; a text of 1 to 10000 characters"),
-        ({"input": ["a", " "]}, 422, "input[1]: the query is empty"),
-        ({"input": [1, 2, 3]}, 422, "input: these are token numbers of another model's"),
-        ({"input": [[1, 2], [3]]}, 422, "input: these are token numbers of another model's"),
-        (
-            {"input": [[*range(99)]] * 999},
-            413,
-            "values, objects and lists; texts are expected, and no",
-        ),
-        ({"input": ["a", 1]}, 422, "input[1] is 1; a text of 1 to 10000 characters"),
-        ({"input": None}, 422, "input is null; a text, or a list of 1 to 2048 texts is expected"),
-        ({"input": []}, 422, "input is empty; a text, or a list of 1 to 2048 texts is expected"),
-        ({"input": ["a"] * 2049}, 413, "input has 2049 entries; a text, or a list of 1 to 2048"),
-        ({"model": "any"}, 422, "input is missing"),
-        ({"input": "a", "dimensions": 256}, 422, "dimensions is 256; 384 is expected, or none"),
-        ({"input": "a", "encoding_format": "hex"}, 422, 'is "hex"; float or base64 is expected'),
-        ({"input": "a", "top_k": 3}, 422, "there is no field top_k; the fields are input, model"),
-    ],
-)
-def test_a_text_that_cannot_be_embedded_is_refused_in_one_sentence(
-    client: httpx.Client, body: object, status: int, sentence: str
-) -> None:
-    answer = client.post("/v1/embeddings", json=body)
-    assert answer.status_code == status
-    assert sentence in answer.json()["detail"]
-
-
 def test_the_limits_hold_for_embeddings_too(
     make_application: Callable[..., Any], small_searcher: Searcher
 ) -> None:

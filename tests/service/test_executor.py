@@ -9,7 +9,7 @@ import pytest
 from starlette.requests import ClientDisconnect
 
 from service.admission.executor import Completed, FairQueue, SearchExecutor
-from service.wire.problems import DeadlineError, QueueFullError
+from service.wire.problems import DeadlineError
 
 
 @pytest.fixture
@@ -156,33 +156,6 @@ def test_a_late_result_is_not_answered_and_the_remaining_calls_are_dropped(
     assert begun == [0]
 
 
-def test_a_queued_request_is_answered_at_its_deadline_and_never_begun(
-    alone: SearchExecutor, clock: Clock
-) -> None:
-    begun: list[int] = []
-
-    async def ask() -> None:
-        others = asyncio.create_task(alone.map(clock.advance, [0.01] * 50))
-        await until(lambda: alone.queue.waiting > 0)
-        with pytest.raises(DeadlineError):
-            await alone.map(begun.append, range(50), deadline=clock())
-        assert 0 < alone.queue.waiting < 50
-        await others
-
-    asyncio.run(ask())
-    assert begun == []
-
-
-def test_a_deadline_that_passes_during_the_work_ends_the_wait(executor: SearchExecutor) -> None:
-    async def ask() -> None:
-        let_go = threading.Event()
-        with pytest.raises(DeadlineError):
-            await run(executor, let_go.wait, 100, deadline=perf_counter() + 0.02)
-        let_go.set()
-
-    asyncio.run(ask())
-
-
 @pytest.mark.parametrize("way", ["the client leaves", "the request is cancelled"])
 def test_work_of_a_client_that_has_left_is_never_begun(alone: SearchExecutor, way: str) -> None:
     begun: list[int] = []
@@ -217,21 +190,6 @@ def test_work_of_a_client_that_has_left_is_never_begun(alone: SearchExecutor, wa
     asyncio.run(ask())
 
 
-def test_more_than_may_wait_is_refused_at_once(alone: SearchExecutor) -> None:
-    async def ask() -> None:
-        waiting = [asyncio.create_task(run(alone, abs, -1)) for _ in range(100)]
-        refused = asyncio.create_task(run(alone, abs, -1))
-        answers = await asyncio.gather(*waiting)
-        assert [answer.result for answer in answers] == [1] * 100
-        with pytest.raises(QueueFullError, match="100 queries are waiting and 1 more"):
-            await refused
-        with pytest.raises(QueueFullError, match="0 queries are waiting and 101 more"):
-            await alone.map(abs, range(101))
-        assert (await run(alone, abs, -1)).result == 1
-
-    asyncio.run(ask())
-
-
 @pytest.mark.parametrize("threads", [1, 2, 4])
 def test_a_failure_is_raised_and_the_rest_of_its_batch_is_not_begun(threads: int) -> None:
     executor = SearchExecutor(threads)
@@ -254,14 +212,6 @@ def test_a_failure_is_raised_and_the_rest_of_its_batch_is_not_begun(threads: int
 
     asyncio.run(ask())
     executor.close()
-
-
-def test_a_single_call_that_ends_too_late_is_not_answered(alone: SearchExecutor) -> None:
-    async def ask() -> None:
-        with pytest.raises(DeadlineError):
-            await run(alone, sleep, 0.04, deadline=perf_counter() + 0.02)
-
-    asyncio.run(ask())
 
 
 def test_after_the_answer_the_check_for_a_disconnect_ends(

@@ -83,21 +83,6 @@ def test_a_write_has_fewer_values_than_its_bound() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "field", "sentence"),
-    [
-        (64, "0", "there is no field 0"),
-        (65, None, "the body has 65 fields; at most 64 are expected"),
-        (7_000, None, "the body has 7000 fields; at most 64 are expected"),
-    ],
-)
-def test_fields_are_counted_before_they_are_checked(
-    attacker: Attacker, count: int, field: str | None, sentence: str
-) -> None:
-    unknown = ",".join(f'"{number:x}":1' for number in range(count - 1))
-    attacker.refused("/search", f'{{"query":"bread",{unknown}}}', 422, field, sentence)
-
-
-@pytest.mark.parametrize(
     "path", ["/health/live", "/metrics", "/nothing", "/search", "/documents/a"]
 )
 def test_parameters_are_counted_before_they_are_parsed(attacker: Attacker, path: str) -> None:

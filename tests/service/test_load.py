@@ -19,7 +19,8 @@ from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.search.searcher import Searcher
 from swiftlet.types import Embeddings
-from tests.service.conftest import value_of, wait_until, with_encoder
+from tests.polling import wait_until
+from tests.service.conftest import value_of, with_encoder
 from tests.stops import logged_statuses, search_through_a_stop
 
 LONG_QUERY = "many long words " * 600

@@ -15,25 +15,6 @@ from swiftlet.errors import QueryError
 from swiftlet.search.searcher import Searcher
 from swiftlet.text import check_query
 
-ROUTES = {
-    "/search": {"get", "post"},
-    "/search/batch": {"post"},
-    "/v1/embeddings": {"post"},
-    "/v1/models": {"get"},
-    "/rerank": {"post"},
-    "/documents/{document_id}": {"get", "delete"},
-    "/documents": {"put"},
-    "/documents/delete": {"post"},
-    "/facets": {"get"},
-    "/suggest": {"get"},
-    "/info": {"get"},
-    "/health/live": {"get"},
-    "/health/ready": {"get"},
-    "/metrics": {"get"},
-    "/openapi.json": {"get"},
-    "/docs": {"get"},
-    "/admin/reload": {"post"},
-}
 STATUSES = {
     ("post", "/search"): {200, 400, 408, 413, 422, 429, 500, 503, 504},
     ("get", "/search"): {200, 422, 429, 500, 503, 504},
@@ -55,6 +36,9 @@ STATUSES = {
     ("get", "/v1/models"): {200, 500, 503},
     ("get", "/health/live"): {200, 500},
     ("get", "/health/ready"): {200, 500, 503},
+    ("get", "/metrics"): {200, 500},
+    ("get", "/openapi.json"): {200, 500},
+    ("get", "/docs"): {200, 500},
 }  # fmt: skip
 SEARCHING = [
     ("post", "/search"),
@@ -86,7 +70,8 @@ def references(value: object) -> Iterator[str]:
 
 
 def test_every_route_documents_every_status_it_can_end_in(document: dict[str, Any]) -> None:
-    assert {path: set(methods) for path, methods in document["paths"].items()} == ROUTES
+    paths = document["paths"].items()
+    assert {(method, path) for path, methods in paths for method in methods} == STATUSES.keys()
     for (method, path), statuses in STATUSES.items():
         responses = document["paths"][path][method]["responses"]
         assert set(map(int, responses)) == statuses

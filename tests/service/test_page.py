@@ -41,6 +41,9 @@ HOSTILE_TEXT = (
     + "🚂 Trains carry coal and passengers over the mountain pass. " * 30
 )
 
+MARKUP = "<img src=x onerror='window.owned = 1'>"
+REVERSED = "\u202eShips sail"
+
 OpenPage = Callable[..., Page]
 
 
@@ -98,6 +101,26 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     ]
     out = tmp_path_factory.mktemp("hostile") / "index"
     build_index(documents, DEFAULT_ENCODER, out, BuildSettings(language=None))
+    with running(out) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A service over documents with addresses, numbers, code, odd fields and odd titles."""
+    code = "Counts words.\n\n>>> count('a b')\n2\n\nThat is all."
+    page = {"url": "https://example.org/a b?<c>", "year": 2024, "pages": 123456, "share": 0.5}
+    documents = [
+        Document("words", code, title="Words", metadata=page),
+        Document("script", "A script.", metadata={"url": "javascript:window.owned = 1"}),
+        Document("a", "Boats.", metadata={"__proto__": MARKUP, "x y": [True, "true", 1, " "]}),
+        Document("nul", "Ships\0 sail by the wind.", title="Ships\0"),
+        Document("long", f"{'Wind ' * 600}is strong.", title="Ships " * 500),
+        Document(REVERSED, "Ships sail.", title=REVERSED, metadata={"url": "https://a.example"}),
+        Document("blank", "\0 \0", title=" "),
+    ]
+    out = tmp_path_factory.mktemp("odd") / "index"
+    build_index(documents, DEFAULT_ENCODER, out, BuildSettings(facets=("__proto__", "x y")))
     with running(out) as server:
         yield server
 
@@ -246,6 +269,9 @@ def test_hits_are_those_of_the_service_with_title_score_and_passage(
     hits = client.post("/search", json={"query": QUERY}).json()["hits"]
     page = open_page(found(QUERY))
     expect(links(page)).to_have_text([hit["title"] for hit in hits])
+    expect(
+        page.get_by_role("region", name=re.compile("^The first 10 documents in "))
+    ).to_be_visible()
     for hit, passage in zip(hits, page.locator(".passage").all_inner_texts(), strict=True):
         sentences = passage.removeprefix("… ").removesuffix(" …")
         assert sentences.endswith(".")
@@ -421,6 +447,10 @@ def test_values_without_documents_stay_and_can_be_taken_back(open_page: OpenPage
     page.get_by_role("radio", name="words", exact=True).check()
     box(page).fill("zzz")
     expect(notice).to_contain_text("No document with the chosen values shares a word")
+    page.get_by_role("button", name="Remove the filter").click()
+    expect(notice).to_contain_text("No document shares a word")
+    page.get_by_role("radio", name="meaning", exact=True).check()
+    expect(links(page)).to_have_count(10)
 
 
 def test_facets_are_folded_on_a_narrow_screen(open_page: OpenPage) -> None:
@@ -494,32 +524,17 @@ def test_every_link_works_below_a_path_prefix_that_a_proxy_takes_off(
     expect(page.locator("body")).to_contain_text('"openapi":"3.1')
 
 
-def test_markup_in_a_facet_is_shown_as_text(
-    open_page: OpenPage, start_server: Callable[..., Any], tmp_path: Path
-) -> None:
-    value = "<img src=x onerror='window.owned = 1'>"
-    documents = [
-        Document("a", "Ships sail.", metadata={"__proto__": value, "x y": [True, "true", 1, " "]})
-    ]
-    settings = BuildSettings(facets=("__proto__", "x y"))
-    build_index(documents, DEFAULT_ENCODER, tmp_path / "index", settings)
-    page = open_page("/?q=ships", url=start_server(index=tmp_path / "index").url)
-    expect(facet(page, "proto").locator(".value")).to_have_text(value)
+def test_markup_in_a_facet_is_shown_as_text(open_page: OpenPage, odd: Server) -> None:
+    page = open_page("/?q=boats", url=odd.url)
+    expect(facet(page, "proto").locator(".value")).to_have_text(MARKUP)
     expect(facet(page, "x y").locator(".value")).to_have_text(["true", "1", "(blank)", "true"])
     facet(page, "x y").get_by_role("checkbox").nth(3).check()
-    page.get_by_role("checkbox", name=value).check()
+    page.get_by_role("checkbox", name=MARKUP).check()
     expect(page.locator("#facets input:checked")).to_have_count(2)
     page.reload()
     expect(links(page)).to_have_count(1)
     expect(page.locator("#facets input:checked")).to_have_count(2)
     assert page.evaluate("window.owned") is None
-
-
-def test_no_shared_word_is_said_in_a_search_by_words(open_page: OpenPage) -> None:
-    page = open_page("/?q=zzz&mode=lexical")
-    expect(page.get_by_role("region", name="Nothing found")).to_contain_text("shares a word")
-    page.get_by_role("radio", name="meaning", exact=True).check()
-    expect(links(page)).to_have_count(10)
 
 
 def test_an_older_search_is_given_up_and_its_answer_never_shown(open_page: OpenPage) -> None:
@@ -545,15 +560,6 @@ def test_an_older_search_is_given_up_and_its_answer_never_shown(open_page: OpenP
     expect(links(page)).to_have_text(["New"])
 
 
-def test_an_empty_box_shows_the_start_page_with_the_size_of_the_index(open_page: OpenPage) -> None:
-    page = open_page(found(QUERY))
-    expect(links(page)).to_have_count(10)
-    box(page).fill(" ")
-    expect(page.get_by_role("heading", level=2)).to_have_text("Find documents by what they mean.")
-    expect(page.locator("#home-size")).to_have_text(re.compile("^60 documents in [0-9]+ passages"))
-    expect(page).to_have_url(re.compile("/$"))
-
-
 def test_titles_of_documents_are_examples_of_queries(
     open_page: OpenPage, client: httpx.Client
 ) -> None:
@@ -567,6 +573,12 @@ def test_titles_of_documents_are_examples_of_queries(
     expect(links(page).first).to_have_text(titles[1])
     page.go_back()
     expect(examples).to_have_count(len(titles))
+    box(page).fill("bread")
+    expect(links(page)).to_have_count(10)
+    box(page).fill(" ")
+    expect(page.get_by_role("heading", level=2)).to_have_text("Find documents by what they mean.")
+    expect(page.locator("#home-size")).to_have_text(re.compile("^60 documents in [0-9]+ passages"))
+    expect(page).to_have_url(re.compile("/$"))
 
 
 def test_a_misspelt_title_is_offered_and_taken_by_keys_and_by_the_mouse(
@@ -875,27 +887,13 @@ def test_text_files_are_added_with_a_key_that_the_address_does_not_keep(
 # The document
 
 
-@pytest.fixture(scope="module")
-def various_index(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two documents with addresses, numbers and code."""
-    code = "Counts words.\n\n>>> count('a b')\n2\n\nThat is all."
-    page = {"url": "https://example.org/a b?<c>", "year": 2024, "pages": 123456, "share": 0.5}
-    documents = [
-        Document("words", code, title="Words", metadata=page),
-        Document("ships", "Ships sail.", metadata={"url": "javascript:window.owned = 1"}),
-    ]
-    out = tmp_path_factory.mktemp("various") / "index"
-    build_index(documents, DEFAULT_ENCODER, out, BuildSettings())
-    return out
-
-
 def test_web_addresses_are_links_code_is_monospaced_and_numbers_are_as_they_were_given(
-    open_page: OpenPage, start_server: Callable[..., Any], various_index: Path
+    open_page: OpenPage, odd: Server
 ) -> None:
-    page = open_page("/?q=count+words", url=start_server(index=various_index).url)
-    expect(links(page)).to_have_text(["Words", "ships"])
-    outside = page.locator(".outside")
-    expect(outside).to_have_text(["https://example.org/a b?<c>"])
+    page = open_page("/?q=count+words", url=odd.url)
+    expect(links(page).first).to_have_text("Words")
+    outside = page.locator(".outside").first
+    expect(outside).to_have_text("https://example.org/a b?<c>")
     for name, value in {
         "href": "https://example.org/a%20b?%3Cc%3E",
         "target": "_blank",
@@ -911,8 +909,8 @@ def test_web_addresses_are_links_code_is_monospaced_and_numbers_are_as_they_were
     expect(text).to_have_text(">>> count('a b') 2")
     assert "mono" in text.evaluate("code => getComputedStyle(code).fontFamily")
     page.go_back()
-    links(page).nth(1).click()
-    expect(metadata).to_have_text(["ships", "javascript:window.owned = 1"])
+    links(page).filter(has_text="script").click()
+    expect(metadata).to_have_text(["script", "javascript:window.owned = 1"])
     expect(page.locator("#document-metadata a")).to_have_count(0)
 
 
@@ -955,24 +953,16 @@ def test_similar_documents_are_others_and_lead_back_to_the_results(open_page: Op
 
 
 def test_long_titles_control_characters_and_changed_directions_disturb_nothing(
-    open_page: OpenPage, start_server: Callable[..., Any], tmp_path: Path
+    open_page: OpenPage, odd: Server
 ) -> None:
-    reversing = "\u202eShips sail"
-    documents = [
-        Document("nul", "Ships\0 sail by the wind.", title="Ships\0"),
-        Document("long", f"{'Wind ' * 600}is strong.", title="Ships " * 500),
-        Document(reversing, "Ships sail.", title=reversing, metadata={"url": "https://a.example"}),
-        Document("blank", "\0 \0", title=" "),
-    ]
-    build_index(documents, DEFAULT_ENCODER, tmp_path / "index", BuildSettings())
-    page = open_page("/?q=ships", url=start_server(index=tmp_path / "index").url, width=360)
-    origin = page.locator(".identity", has=page.locator(".outside"))
+    page = open_page("/?q=ships", url=odd.url, width=360)
+    origin = page.locator(".identity", has_text="https://a.example")
     places = origin.evaluate("p => [p.firstChild, p.lastChild].map((e) => e.offsetLeft)")
     assert places == sorted(places)
     page.locator('[data-document-id="nul"]').first.click()
     page.get_by_text("Similar documents").click()
     similar = page.locator("#similar li")
-    expect(similar).to_have_count(3)
+    expect(similar).to_have_count(5)
     assert max(item.bounding_box()["height"] for item in similar.all()) < 60  # type: ignore[index]
     item = similar.filter(has_text="sail")
     assert item.evaluate("li => getComputedStyle(li.firstChild).unicodeBidi") == "isolate"
@@ -1109,10 +1099,10 @@ def test_a_slow_search_shows_a_message_and_keeps_the_old_hits(open_page: OpenPag
 
 
 @pytest.mark.parametrize(("status", "heading"), [(429, "is busy"), (503, "Not ready")])
-def test_overload_counts_down_and_asks_again_with_patience(
+def test_overload_counts_down_and_asks_again_ever_later_and_in_the_end_by_the_button_alone(
     open_page: OpenPage, status: int, heading: str
 ) -> None:
-    refusals = 2
+    refusals = 6
     asked: list[Route] = []
 
     def search(route: Route) -> None:
@@ -1131,32 +1121,16 @@ def test_overload_counts_down_and_asks_again_with_patience(
         expect(countdown).to_have_text(f"Trying again in {seconds}")
         assert len(asked) == 1
         page.clock.run_for(1000)
-    expect(countdown).to_have_text("Trying again in 6 seconds")
-    assert len(asked) == 2
-    page.clock.run_for(6000)
-    expect(links(page)).to_have_text(["Answer"])
-    assert len(asked) == 3
-
-
-def test_after_several_refusals_the_page_only_retries_by_the_button(
-    open_page: OpenPage,
-) -> None:
-    asked: list[Route] = []
-
-    def search(route: Route) -> None:
-        asked.append(route)
-        answer(route, "Too much is waiting", 429, Retry_After="1")
-
-    page = open_page(clock=True, search=search)
-    fill(page, "x")
-    for refused in range(1, 6):
-        expect(page.locator("#countdown")).to_have_text(re.compile(f" {2 ** (refused - 1)} second"))
-        page.clock.run_for(1000 * 2 ** (refused - 1))
-    expect(page.locator("#countdown")).to_have_text("")
-    assert len(asked) == 6
+    for refused in range(2, refusals):
+        seconds = 3 * 2 ** (refused - 1)
+        expect(countdown).to_have_text(f"Trying again in {seconds} seconds")
+        assert len(asked) == refused
+        page.clock.run_for(1000 * seconds)
+    expect(countdown).to_have_text("")
     page.clock.run_for(600_000)
-    with page.expect_request("**/search"):
-        page.get_by_role("button", name="Try again").click()
+    assert len(asked) == refusals
+    page.get_by_role("button", name="Try again").click()
+    expect(links(page)).to_have_text(["Answer"])
 
 
 @pytest.mark.parametrize(
@@ -1325,24 +1299,6 @@ def test_every_view_is_accessible_in_both_schemes_and_no_wider_than_a_narrow_pho
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, view
         assert page.evaluate(too_wide) == [], view
         page.set_viewport_size({"width": 1280, "height": 800})
-
-
-def test_a_screen_reader_finds_landmarks_names_and_headings(open_page: OpenPage) -> None:
-    page = open_page(found(QUERY))
-    expect(links(page)).to_have_count(10)
-    for landmark in ("banner", "search", "main", "contentinfo"):
-        expect(page.get_by_role(landmark)).to_have_count(1)  # type: ignore[arg-type]
-    assert page.locator("html").get_attribute("lang") == "en"
-    expect(page).to_have_title(f"{QUERY} · Swiftlet")
-    headings = page.get_by_role("heading").evaluate_all("all => all.map((h) => h.tagName)")
-    assert headings == ["H1", "H2", *["H3"] * 10]
-    expect(
-        page.get_by_role("region", name=re.compile("^The first 10 documents in "))
-    ).to_be_visible()
-    expect(page.locator("ol").get_by_role("listitem")).to_have_count(10)
-    for role in ("button", "link", "combobox"):
-        for control in page.get_by_role(role).all():  # type: ignore[arg-type]
-            expect(control).to_have_accessible_name(re.compile(r"\w"))
 
 
 def test_the_focused_element_is_marked(open_page: OpenPage) -> None:

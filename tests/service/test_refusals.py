@@ -32,6 +32,9 @@ MILLISECONDS = "a whole number of milliseconds from 1 to 60000 is expected"
 WHOLE = "a whole number from 1 to 1000 is expected"
 MODES = '"hybrid", "dense" or "lexical" is expected'
 SHARE = "a number from 0 to 1 is expected"
+ONE_OR_MORE = "a text, or a list of 1 to 2048 texts is expected"
+NUMBERS = "these are token numbers of another model's"
+FIELDS = [f'"{number:x}":1' for number in range(64)]
 
 
 def check(answer: httpx.Response, status: int, field: str | None, sentence: str) -> None:
@@ -97,6 +100,20 @@ def check(answer: httpx.Response, status: int, field: str | None, sentence: str)
             '{"length":[' + "1," * 256 + "1]}",
             "has 257 values and conditions; at most 256",
         ),
+        ("cursor", '"x"', 'cursor is "x"; the `next` of an answer is expected'),
+        ("cursor", '"99999.x"', 'cursor is "99999.x"; the `next`'),
+        (
+            "cursor",
+            '"7.01234567.0123456789abcdef"',
+            "search; give it with the query, min_score, mode, weight, filter, fusion, rerank of",
+        ),
+        ("cursor", '"7.x","offset":7', "offset is 7, but a cursor has an offset of its own: g"),
+        ("cursor", '"7.x","group_by":"topic"', "but groups have no pages: give either cursor"),
+        ("cursor", '"7.x","fusion":"rrf"', 'fusion is "rrf", but its ranks have no pages'),
+        ("offset", '7,"group_by":"topic"', "offset is 7, but groups have no pages: give"),
+        ("group_by", '"colour"', "group_by is 'colour', but no document has a value of it"),
+        ("group_by", '""', "group_by is empty; the name of a field of the metadata is expected"),
+        ("group_size", '101,"group_by":"topic"', "so 10 groups have 1010 documents; at most"),
         ("timeout", "5", "the fields are query, top_k, offset, "),
         ("__proto__", "{}", "there is no field __proto__"),
         ("query\u200b", '"b"', "there is no field query"),
@@ -144,6 +161,25 @@ def test_a_bad_value_of_a_search_is_refused_in_one_sentence(
         ("/v1/embeddings", '{"input":"a","dimensions":%s}' % ("9" * 5000), 422, "dimensions", "is"),
         ("/v1/embeddings", '{"input":"a","encoding_format":"\u202efloat"}', 422, "encoding_format",
          "encoding_format is"),
+        ("/v1/embeddings", '{"input":""}', 422, "input[0]", f"is empty; {TEXT}"),
+        ("/v1/embeddings", '{"input":["a"," "]}', 422, "input[1]", "input[1]: the query is empty"),
+        ("/v1/embeddings", '{"input":["a",1]}', 422, "input[1]", f"input[1] is 1; {TEXT}"),
+        ("/v1/embeddings", '{"input":[1,2,3]}', 422, "input", f"input: {NUMBERS}"),
+        ("/v1/embeddings", '{"input":[[1,2],[3]]}', 422, "input", f"input: {NUMBERS}"),
+        ("/v1/embeddings", '{"input":[%s1]}' % ("[1,2,3]," * 9000), 413, None,
+         "values, objects and lists; texts are expected, and no"),
+        ("/v1/embeddings", '{"input":null}', 422, "input", f"is null; {ONE_OR_MORE}"),
+        ("/v1/embeddings", '{"input":[]}', 422, "input", f"is empty; {ONE_OR_MORE}"),
+        ("/v1/embeddings", '{"input":[%s"a"]}' % ('"a",' * 2048), 413, "input",
+         f"input has 2049 entries; {ONE_OR_MORE}"),
+        ("/v1/embeddings", '{"model":"any"}', 422, "input", "input is missing"),
+        ("/v1/embeddings", '{"input":"a","encoding_format":"hex"}', 422, "encoding_format",
+         'is "hex"; float or base64 is expected'),
+        ("/v1/embeddings", '{"input":"a","top_k":3}', 422, "top_k",
+         "there is no field top_k; the fields are input, model"),
+        ("/search", f'{{"query":"a",{",".join(FIELDS[:-1])}}}', 422, "0", "there is no field 0"),
+        ("/search", f'{{"query":"a",{",".join(FIELDS)}}}', 422, None,
+         "the body has 65 fields; at most 64 are expected"),
         ("/admin/reload", '{"index":"/etc/passwd"}', 422, "index", "there is no field index"),
         ("/admin/reload", r'{"\ud800":1}', 422, None, "surrogate pair"),
     ],
@@ -194,6 +230,16 @@ def test_a_bad_body_is_refused_in_one_sentence(
         ("/facets?filter=", "filter", "the filter has '' where an object is expected"),
         ('/facets?filter={"no":1}', "filter", "names 'no', but the documents have the fields"),
         ("/facets?filter={}&filter={}", "filter", "filter is given more than once"),
+        (
+            "/suggest?",
+            "q",
+            "q is missing; a text of 1 to 200 characters, not all blank is expected",
+        ),
+        (f"/suggest?q={'a' * 201}", "q", "q has 201 characters; a text of 1 to 200 characters"),
+        ("/suggest?q=a&limit=21", "limit", "limit is 21; a whole number from 1 to 20 is expected"),
+        ("/suggest?q=a&limit=x", "limit", 'limit is "x"; a whole number from 1 to 20 is expected'),
+        ("/suggest?q=a&q=b", "q", "q is given more than once"),
+        ("/suggest?q=a&top_k=1", "top_k", "there is no field top_k; the fields are q, limit"),
         ("/facets?field=topic", "field", "there is no field field; the fields are filter"),
     ],
     ids=lambda value: ascii(value)[:30],
@@ -223,26 +269,6 @@ def test_a_number_out_of_all_range_names_its_field(
     by_link = attacker.send("GET", f"/search?q=a&{field}={number}")
     attacker.documented("/search", "get", by_link)
     is_refused(by_link, 422, field, f"{field} is")
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "status", "sentence"),
-    [
-        ("GET", "/nothing", 404, "no route has this path"),
-        ("GET", "/search/", 404, "no route has this path"),
-        ("POST", "/nowhere", 404, "no route has this path"),
-        ("GET", "/documents/no/such", 404, "no document has the id 'no/such'"),
-        ("GET", "/documents/", 404, "no document has the id ''"),
-        ("DELETE", "/search", 405, "the method is DELETE; GET or HEAD or POST is expected"),
-        ("GET", "/search/batch", 405, "the method is GET; POST is expected"),
-    ],
-)
-def test_a_missing_route_or_document_is_answered_with_a_problem(
-    client: httpx.Client, method: str, path: str, status: int, sentence: str
-) -> None:
-    answer = client.request(method, path)
-    check(answer, status, None, sentence)
-    assert ("allow" in answer.headers) == (status == 405)
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "lexical"])

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from service.admission.executor import SearchExecutor
+from service.opening import open_searcher
+from service.settings import Settings
 from service.wire.answers import RerankAnswer, SearchAnswer
 from service.wire.requests import Limits
 from swiftlet.encoders.reranker import OnnxReranker
@@ -197,12 +199,12 @@ def test_a_service_reranks_by_the_directory_that_is_set(
 
 
 def test_a_reranker_that_changes_no_order_is_logged(
-    start_server: Any, reranker_directory: Path, tmp_path: Path
+    small_index: Path, reranker_directory: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     idle = shutil.copytree(reranker_directory, tmp_path / "idle")
     change_details(idle, {"weight": 0.0})
-    server = start_server(reranker=idle)
-    assert f"the re-ranker {idle} has the weight 0: it takes time" in "".join(server.log)
+    open_searcher(Settings(index=small_index, reranker=idle)).close()
+    assert f"the re-ranker {idle} has the weight 0: it takes time" in caplog.text
 
 
 def test_texts_are_scored_in_parts_if_the_queue_is_short(

@@ -262,35 +262,6 @@ def test_a_cursor_continues_only_its_own_search(
 
 
 @pytest.mark.parametrize(
-    ("fields", "sentence"),
-    [
-        ({"cursor": "x"}, 'cursor is "x"; the `next` of an answer is expected'),
-        ({"cursor": "99999.x"}, 'cursor is "99999.x"; the `next`'),
-        (
-            {"cursor": "7.01234567.0123456789abcdef"},
-            "search; give it with the query, min_score, mode, weight, filter, fusion, rerank of",
-        ),
-        ({"cursor": "7.x", "offset": 7}, "offset is 7, but a cursor has an offset of its own: g"),
-        ({"cursor": "7.x", "group_by": "topic"}, "but groups have no pages: give either cursor"),
-        ({"cursor": "7.x", "fusion": "rrf"}, 'fusion is "rrf", but its ranks have no pages'),
-        ({"offset": 7, "group_by": "topic"}, "offset is 7, but groups have no pages: give"),
-        ({"group_by": "colour"}, "group_by is 'colour', but no document has a value of it"),
-        ({"group_by": "topic", "group_size": 101}, "so 10 groups have 1010 documents; at most"),
-        ({"group_by": ""}, "group_by is empty; the name of a field of the metadata is expected"),
-    ],
-)
-def test_a_cursor_or_a_group_that_makes_no_sense_is_refused(
-    client: httpx.Client, fields: dict[str, Any], sentence: str
-) -> None:
-    answer = client.post("/search", json={"query": "bread"} | fields)
-    assert answer.status_code == 422
-    assert sentence in answer.json()["detail"]
-    assert answer.json()["field"] == (
-        "group_size" if "group_size" in fields else next(iter(fields))
-    )
-
-
-@pytest.mark.parametrize(
     ("plain", "idle"), [({"mode": "dense"}, {"weight": 0.3}), ({}, {"group_size": 5})]
 )
 def test_clients_may_send_values_without_an_effect(

@@ -1,3 +1,5 @@
+import http.client
+import json
 import os
 import re
 import shutil
@@ -16,9 +18,13 @@ import pytest
 
 from service.server import listen
 from swiftlet.encoders import DEFAULT_ENCODER
-from tests.service.conftest import START, wait_until
+from swiftlet.errors import InvalidArgumentError
+from tests.polling import wait_until
+from tests.service.conftest import START
 
 LONG_QUERY = "many long words " * 600
+BODY = json.dumps({"query": "bread"}).encode()
+REQUEST = b"POST /search HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%b" % (len(BODY), BODY)
 
 
 def wait_for_requests_in_flight(server: Any, number: int) -> None:
@@ -34,7 +40,7 @@ def test_a_signal_lets_requests_under_way_finish_and_ends_the_process_well(
     with server.client() as client, ThreadPoolExecutor() as pool:
         # An idle connection must not delay the stop.
         client.get("/health/ready").raise_for_status()
-        batch = {"queries": [f"{number} {LONG_QUERY}" for number in range(64)]}
+        batch = {"queries": [f"{number} {LONG_QUERY}" for number in range(16)]}
         sent: list[Future[httpx.Response]] = []
 
         def is_under_way() -> bool:
@@ -45,13 +51,47 @@ def test_a_signal_lets_requests_under_way_finish_and_ends_the_process_well(
         wait_until(is_under_way)
         server.process.send_signal(stop)
         answer = sent[-1].result()
-    assert len(answer.json()["results"]) == 64
+    assert len(answer.json()["results"]) == 16
     assert server.ended() == 0
     log = "".join(server.log)
     assert f"{stop.name}: finishing the requests under way" in log
     assert "Traceback" not in log
     with pytest.raises(httpx.ConnectError):
         httpx.get(server.url, timeout=100)
+
+
+def status_of(connection: socket.socket) -> int:
+    """The status of the answer; 0 if the connection ends without one."""
+    response = http.client.HTTPResponse(connection)
+    try:
+        response.begin()
+        response.read()
+    except (OSError, http.client.HTTPException):
+        return 0
+    return response.status
+
+
+def test_a_client_that_connected_and_sent_a_request_before_the_stop_is_answered(
+    start_server: Callable[..., Any],
+) -> None:
+    server = start_server(threads=1)
+    kept = [server.connect() for _ in range(20)]
+    for connection in kept:
+        connection.sendall(REQUEST)
+        assert status_of(connection) == 200
+    # While it is suspended, connections wait in the backlog, as in a busy moment.
+    server.process.send_signal(signal.SIGSTOP)
+    new = [server.connect() for _ in range(200)]
+    for connection in [*kept, *new]:
+        connection.sendall(REQUEST)
+    server.process.terminate()
+    server.process.send_signal(signal.SIGCONT)
+    with ThreadPoolExecutor(20) as pool:
+        statuses = set(pool.map(status_of, [*kept, *new]))
+    for connection in [*kept, *new]:
+        connection.close()
+    assert statuses <= {200, 503}
+    assert server.ended() == 0
 
 
 def test_a_stop_before_it_is_ready_is_a_stop_too(small_index: Path) -> None:
@@ -138,39 +178,35 @@ def test_it_answers_at_each_of_its_hosts(start_server: Callable[..., Any]) -> No
     assert f"listening on {server.url} and http://[::1]:{port}\n" in "".join(server.log)
 
 
-def test_a_taken_port_is_refused_in_one_sentence(
-    start_server: Callable[..., Any],
-) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        server = start_server(port=port)
-        assert server.ended() == 1
-    assert server.log[-1] == (
-        f"cannot listen on 127.0.0.1 port {port}: another process listens there; "
-        "choose another port\n"
-    )
-
-
 @pytest.mark.parametrize(
-    ("settings", "sentence"),
+    ("host", "sentence"),
     [
-        ({"host": "256.0.0.1"}, "the host is '256.0.0.1'; an address of this machine"),
+        ("256.0.0.1", "the host is '256.0.0.1'; an address of this machine"),
+        ("192.0.2.1", "cannot listen on 192.0.2.1 port 0: Cannot assign requested address"),
         (
-            {"host": "192.0.2.1"},
-            "cannot listen on 192.0.2.1 port 0: Cannot assign requested address",
+            "127.0.0.1",
+            "cannot listen on 127.0.0.1 port {port}: another process listens there; choose",
         ),
-        ({"index": "/nowhere"}, "/nowhere is not a directory"),
-        ({"threads": "257"}, "SWIFTLET_THREADS is '257'; a whole number from 1 to 256 is expected"),
     ],
 )
-def test_a_service_that_cannot_start_prints_the_reason_in_one_sentence(
-    start_server: Callable[..., Any], settings: dict[str, str], sentence: str
+def test_a_place_where_it_cannot_listen_is_refused_in_one_sentence(
+    host: str, sentence: str
 ) -> None:
-    server = start_server(**settings)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1] if "{port}" in sentence else 0
+        with pytest.raises(InvalidArgumentError) as refusal, listen(host, port):
+            pass
+    assert str(refusal.value).startswith(sentence.format(port=port))
+
+
+def test_a_service_that_cannot_start_prints_the_reason_in_one_sentence(
+    start_server: Callable[..., Any],
+) -> None:
+    server = start_server(index="/nowhere")
     assert server.url == ""
     assert server.ended() == 1
-    assert server.log[-1].startswith(sentence)
-    assert "Traceback" not in "".join(server.log)
+    (line,) = server.log
+    assert line.startswith("/nowhere is not a directory")
 
 
 @pytest.mark.parametrize("log", ["2>/dev/full", "2>&-"])
@@ -226,7 +262,8 @@ def test_answers_to_head_have_the_headers_alone(server: Any) -> None:
 
 
 def test_the_application_comes_without_torch_and_transformers() -> None:
-    program = "import sys, service.app, service.server; print('\\n'.join(sys.modules))"
+    served = "service.app, service.server, swiftlet.index.building.build"
+    program = f"import sys, {served}; print('\\n'.join(sys.modules))"
     modules = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     ).stdout.split()

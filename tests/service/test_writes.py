@@ -23,7 +23,8 @@ from swiftlet.errors import ArtefactError
 from swiftlet.index.building.build import BuildSettings, build_index
 from swiftlet.manifest import read_manifest
 from swiftlet.types import Document
-from tests.service.conftest import Server, running, start, wait_until
+from tests.polling import wait_until
+from tests.service.conftest import Server, running, start
 
 pytest_plugins = ["tests.small_disk"]
 
@@ -127,6 +128,23 @@ def test_examples_are_the_titles_of_documents_that_are_there(server):
     delete(server, ids=["a"])
     put(server, {"_id": "tea", "title": "New", "text": "Leaves."})
     assert examples() == ["New", "Rain"]
+
+
+def test_titles_are_suggested_of_the_index_as_it_is_at_the_request(server):
+    def suggested(query: str) -> list[str]:
+        answer = server.client().get("/suggest", params={"q": query})
+        assert answer.status_code == 200, answer.text
+        return [suggestion["title"] for suggestion in answer.json()["suggestions"]]
+
+    put(server, {"_id": "tea", "title": "Tea leaves", "text": "A text."})
+    assert suggested("coffee") == []
+    for title, other in (("Coffee beans", "roasted"), ("Roasted beans", "coffee")):
+        put(server, {"_id": "new", "title": title, "text": "A text."})
+        assert suggested("beans") == [title]
+        assert suggested(other) == []
+    assert delete(server, ids=["new"]).is_success
+    assert suggested("beans") == []
+    assert suggested("tea") == ["Tea leaves"]
 
 
 def test_facets_count_values_that_only_changes_have(server):

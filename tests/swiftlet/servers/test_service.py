@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import httpx
@@ -15,18 +15,12 @@ from swiftlet.address import Address
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.search.searcher import Searcher
 from swiftlet.servers.push import push
+from tests.polling import wait_until
 from tests.service.conftest import Server, running
 from tests.swiftlet.servers.conftest import CLUSTER, drop
 
 KEY = "a-write-key-of-the-tests"
 HEADERS = {"Authorization": f"Bearer {KEY}"}
-
-
-def until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + 200
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def put(url: str, document: dict[str, str]) -> None:
@@ -74,10 +68,10 @@ def test_what_one_service_writes_is_found_by_another(pushed):
             return document_id in ids_of(httpx.post(f"{url}/search", json=asked, timeout=100))
 
         assert found_by(one.url, "tea")
-        until(lambda: found_by(other.url, "tea"))
+        wait_until(lambda: found_by(other.url, "tea"))
         count = httpx.get(f"{one.url}/info", timeout=100).json()["index"]["num_passages"]
         put(other.url, {"_id": "tea", "text": "Leaves are steeped."})
-        until(
+        wait_until(
             lambda: (
                 httpx.get(f"{one.url}/info", timeout=100).json()["index"]["num_passages"] < count
             )
@@ -88,7 +82,7 @@ def test_what_one_service_writes_is_found_by_another(pushed):
         )
         gone = httpx.delete(f"{one.url}/documents/tea", headers=HEADERS, timeout=60)
         assert gone.status_code == 200
-        until(lambda: not found_by(other.url, "tea"))
+        wait_until(lambda: not found_by(other.url, "tea"))
         assert (
             httpx.delete(f"{one.url}/documents/tea", headers=HEADERS, timeout=100).status_code
             == 404
@@ -108,11 +102,11 @@ def test_without_its_collection_the_service_is_not_ready_and_says_so(server, pus
             statuses.add(client.post("/search", json={"query": "ice"}).status_code)
             return client.get("/health/ready").status_code == 503
 
-        until(is_noticed)
+        wait_until(is_noticed)
         assert statuses == {503}
         push(smaller, address)
         # It does not wait for the passages that the collection had before.
-        until(lambda: client.post("/search", json={"query": "ice"}).status_code == 200)
+        wait_until(lambda: client.post("/search", json={"query": "ice"}).status_code == 200)
 
 
 @contextmanager
@@ -135,10 +129,10 @@ def asked(service: Server, expected: list[str]) -> Iterator[Counter[int]]:
     for thread in threads:
         thread.start()
     try:
-        until(lambda: answers[200] > 20)
+        wait_until(lambda: answers[200] > 20)
         yield answers
         before = answers[200]
-        until(lambda: answers[200] > before + 20)
+        wait_until(lambda: answers[200] > before + 20)
     finally:
         stopped.set()
         for thread in threads:
@@ -160,7 +154,7 @@ def test_searches_go_on_after_the_server_was_killed(server, pushed):
     ):
         try:
             server.kill()
-            until(lambda: not is_ready(service))
+            wait_until(lambda: not is_ready(service))
             refused = httpx.post(
                 f"{service.url}/search", json={"query": "molten rock"}, timeout=100
             )
@@ -169,7 +163,7 @@ def test_searches_go_on_after_the_server_was_killed(server, pushed):
             assert httpx.get(f"{service.url}/health/live", timeout=100).status_code == 200
         finally:
             server.start()  # also for the other tests
-        until(lambda: is_ready(service))
+        wait_until(lambda: is_ready(service))
     assert answers[503] > 0
 
 
@@ -190,9 +184,9 @@ def test_searches_go_on_without_half_of_the_nodes(server, small_index, small_sea
             asked(service, expected) as answers,
         ):
             node.kill()
-            until(lambda: not is_ready(service))
+            wait_until(lambda: not is_ready(service))
             assert answers[503] > 0
-            until(lambda: is_ready(service))
+            wait_until(lambda: is_ready(service))
     finally:
         node.kill()
         node.wait()
