@@ -1,5 +1,6 @@
 """Repairs an index of which the changes are damaged."""
 
+import filecmp
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -41,19 +42,16 @@ def repair(index: StrPath) -> Repaired:
     manifest = load_manifest(place, "index")
     kept = place.with_name(f"{place.name}.damaged")
     with writer_lock(place) as working, storage_errors(place):
+        artefact, scratch = working / "artefact", working / "salvage"
+        for made in (artefact, scratch):  # by a repair that was killed
+            disk.remove_tree(made, ignore_errors=True)
         try:
             with closing(Changes(place, manifest)) as changes:
                 return Repaired(changes.count(), {}, None)
         except CorruptIndexError:
             pass
-        if kept.exists() or kept.is_symlink():
-            raise InvalidArgumentError(
-                f"{kept} is there, perhaps from an earlier repair: move it away"
-            )
-        artefact, scratch = working / "artefact", working / "salvage"
         try:
             for made in (artefact, scratch):
-                disk.remove_tree(made, ignore_errors=True)
                 disk.make_directory(made)
             found, lost = salvaged(place, manifest, scratch)
             for name in manifest.files:
@@ -65,6 +63,13 @@ def repair(index: StrPath) -> Repaired:
                 again = [replace(each, number=n) for n, each in enumerate(found, start=first)]
                 with closing(ChangesWriter(artefact, manifest.content)) as file:
                     file.append(again)
+            if kept.exists() or kept.is_symlink():
+                # A repair that was killed before its exchange leaves there what is made now.
+                if not _are_alike(artefact, kept):
+                    raise InvalidArgumentError(
+                        f"{kept} is there, perhaps from an earlier repair: move it away"
+                    )
+                disk.rename(kept, scratch / "earlier")
             flush(artefact)
             # So one exchange does both, and no moment has only one of the two.
             disk.rename(artefact, kept)
@@ -78,3 +83,18 @@ def repair(index: StrPath) -> Repaired:
             for made in (artefact, scratch):
                 disk.remove_tree(made, ignore_errors=True)
     return Repaired(len(found), lost, kept)
+
+
+def _are_alike(one: Path, other: Path) -> bool:
+    """Whether two directories have the same files, but for what readers make beside the changes."""
+    if other.is_symlink() or not other.is_dir():
+        return False
+    files, others = (
+        {
+            each.relative_to(folder)
+            for each in folder.rglob("*")
+            if each.is_file() and each.stat().st_size and not each.name.endswith("-shm")
+        }
+        for folder in (one, other)
+    )
+    return files == others and {*filecmp.cmpfiles(one, other, files, shallow=False)[0]} == files

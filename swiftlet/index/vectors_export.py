@@ -14,7 +14,7 @@ from swiftlet.extras import extra
 from swiftlet.index.contents import Contents
 from swiftlet.manifest import load_manifest
 from swiftlet.progress import Progress, Silence
-from swiftlet.publication import discard, locked_working_directory, storage_errors
+from swiftlet.publication import discard, locked_working_directory, storage_errors, sync_name
 from swiftlet.types import Passage
 
 SUFFIX = ".parquet"
@@ -43,6 +43,7 @@ def export_vectors(
         another ending.
     :raises MissingExtraError: When pyarrow is not installed.
     :raises StorageError: When the file system refuses.
+    :raises UnfinishedWriteError: When the file is there, but a loss of power may undo it.
     """
     index, out = path_of("index", index), path_of("out", out)
     with extra("arrow"):
@@ -97,7 +98,7 @@ def export_vectors(
                     progress.advance(len(embeddings))
             disk.sync(working / "vectors")
             disk.rename(working / "vectors", out)
-            disk.sync(out.absolute().parent)
+            sync_name(out)
         finally:
             discard(working)
     return total

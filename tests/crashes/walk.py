@@ -19,12 +19,20 @@ from swiftlet.errors import RetrievalError, UnfinishedWriteError
 from tests.crashes import recorder
 from tests.crashes.filesystem import FileSystem, write_out
 from tests.crashes.operations import (
+    ADD,
     BUILT,
+    DAMAGED,
+    EXPORT_VECTORS,
     INDEX,
     MERGE,
     RELOAD,
+    REPAIR,
+    RERANK,
     RESTORE,
+    SERVE_TOOLS,
     SNAPSHOT,
+    SPOIL,
+    STAGE,
     TUNE,
     Operation,
     Place,
@@ -68,6 +76,15 @@ HISTORY = (
     build(INDEX, 4),
     publish("one"),
     publish("two"),
+    STAGE,
+    ADD,
+    EXPORT_VECTORS,
+    put({"1": "a fourth text"}),
+    EXPORT_VECTORS,
+    SERVE_TOOLS,
+    RERANK,
+    SPOIL,
+    REPAIR,
 )
 """Each operation, from the state in which those before it leave the files."""
 
@@ -135,14 +152,18 @@ def walk_crashes(
     recorder.end()
     log, state, seen = recorder.log(), dict[str, object](), set[int]()
     allowed: list[State] = [state]
-    name = ""
+    name, is_staged = "", False
     for number, entry in enumerate(log):
         if entry.op is Op.MARK:
             verb, operation = entry.path.split()
-            name = history[int(operation)].name
-            after = history[int(operation)].after(state)
-            allowed = [state, after] if verb == "begin" else [after]
+            now = history[int(operation)]
+            name, after = now.name, now.after(state)
+            allowed = [*now.before_end(state), after] if verb == "begin" else [after]
             state = state if verb == "begin" else after
+            is_staged = now.is_staged and verb == "begin"
+            continue
+        if is_staged:
+            files.apply(entry)
             continue
         where = f"{name}, change {number} ({entry.op.name} {Path(entry.path).name})"
         if entry.op is Op.WRITE and len(entry.data) > _SECTOR:
@@ -179,7 +200,7 @@ def walk_faults(
     """
     before, state = _emptied(work / "before"), dict[str, object]()
     for operation in history:
-        for fault in FAULTS:
+        for fault in () if operation.is_staged else FAULTS:
             for number in count(first, every):
                 root = _emptied(work / "struck")
                 shutil.copytree(before, root, dirs_exist_ok=True)
@@ -204,7 +225,8 @@ def _strike(
 ) -> bool:
     """One fault; whether the operation has so many points."""
     place = Place(root)
-    if warm:
+    damaged = DAMAGED in state.get(INDEX, {})
+    if warm and not damaged:
         place.warm()
     after, answer = operation.after(state), "done"
     recorder.watch(root)
@@ -226,7 +248,8 @@ def _strike(
     tally.answers[answer if answer in {"done", "refused", "unknown"} else "other"] += 1
     if answer not in {"done", "refused", "unknown"} and operation is not RESTORE:
         tally.note(f"{where}: an error without a type")
-    allowed = {"done": [after], "refused": [state]}.get(answer, [state, after])
+    before_end = operation.before_end(state)
+    allowed = {"done": [after], "refused": before_end}.get(answer, [*before_end, after])
     if operation is RESTORE or (operation.name.startswith("merge beside") and answer != "done"):
         allowed = [state, after]
 
@@ -263,7 +286,8 @@ def _after_crash(
         left = found(root, search=is_searched)
         assert left in allowed, _difference(left, allowed)
         if INDEX in left:
-            tally.recoveries.append(recover(root, merge=is_searched))
+            damaged = DAMAGED in left[INDEX]
+            tally.recoveries.append(recover(root, damaged=damaged, merge=is_searched))
 
     tally.check(where, check)
 

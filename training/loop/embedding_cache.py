@@ -74,6 +74,7 @@ class _Table:
         for file, row_bytes in zip(self._files, (4 * width, 1), strict=True):
             with disk.opened(file, "ab") as sized:
                 sized.truncate(num_passages * row_bytes)
+        disk.sync(path.parent)  # else a loss of power might leave the known rows alone
         self._outputs = np.memmap(self._files[0], np.float32, "r", shape=(num_passages, width))
         self._known = np.fromfile(self._files[1], np.uint8)
 

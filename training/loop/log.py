@@ -52,8 +52,16 @@ class TrainingLog:
             self._draw(values)
 
     def size(self) -> int:
-        """The number of bytes written so far, for `truncate`."""
-        return self.path.stat().st_size if self.path.exists() else 0
+        """The number of bytes written so far, for `truncate`; they are on the disk.
+
+        :raises StorageError: When the file system refuses.
+        """
+        if not self.path.exists():
+            return 0
+        with storage_errors(self.path):
+            disk.sync(self.path)
+            disk.sync(self.path.parent)
+        return self.path.stat().st_size
 
     def truncate(self, size_bytes: int) -> None:
         """Remove records after `size_bytes`, which were written after the last checkpoint."""

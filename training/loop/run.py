@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from swiftlet import disk
 from swiftlet.errors import CollectionError, InvalidArgumentError
 from swiftlet.manifest import FILE_NAME, Manifest, describe_files, write_manifest
-from swiftlet.publication import discard, locked_working_directory, storage_errors
+from swiftlet.publication import discard, flush, locked_working_directory, storage_errors
 from training.errors import RecipeError, TrainingDataError
 from training.loop.checkpoints import BEST, CHECKPOINT
 from training.loop.devices import is_main_process, make_accelerator, memory_errors, processes
@@ -103,6 +103,8 @@ def publish_run(
     :param temporary: Other directories in `out` to remove.
     """
     files = [LOG_FILE, RECIPE_FILE]
+    with storage_errors(out):
+        flush(out)  # the checkpoints are removed below
     for encoder in (*TOWERS, MODEL):
         paths = (path for path in (out / encoder).rglob("*") if path.is_file())
         files += [path.relative_to(out).as_posix() for path in paths]
@@ -152,7 +154,7 @@ def _locked(
         try:
             _check(out, resume=resume, overwrite=overwrite)
             with storage_errors(out):
-                _prepare(out, recipe, may_change, earlier if overwrite else None)
+                _prepare(out, recipe, may_change, lock, overwrite=overwrite)
             processes().wait_for_everyone()
             try:
                 yield
@@ -231,12 +233,12 @@ def _remove_if_unused(out: Path) -> None:
 
 
 def _prepare(
-    out: Path, recipe: BaseModel, may_change: AbstractSet[str], earlier: Path | None
+    out: Path, recipe: BaseModel, may_change: AbstractSet[str], working: Path, *, overwrite: bool
 ) -> None:
-    """Write the recipe. The overwritten run is moved to `earlier`."""
+    """Write the recipe, by way of `working`. The overwritten run is moved there, to `earlier`."""
     content = recipe.model_dump(mode="json")
-    if earlier is not None and out.exists():
-        disk.rename(out, earlier)
+    if overwrite and out.exists():
+        disk.rename(out, working / "earlier")
     if (out / CHECKPOINT).is_dir():
         before = json.loads((out / RECIPE_FILE).read_text("utf-8"))
         different = [
@@ -250,7 +252,11 @@ def _prepare(
                 "same recipe, or another directory"
             )
     disk.make_directory(out, parents=True, exist_ok=True)
-    disk.write(out / RECIPE_FILE, json.dumps(content, indent=1))
+    written = working / RECIPE_FILE
+    disk.write(written, json.dumps(content, indent=1))
+    disk.sync(written)
+    disk.rename(written, out / RECIPE_FILE)
+    disk.sync(out)
 
 
 def _differences(

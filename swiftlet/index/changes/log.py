@@ -201,7 +201,7 @@ class Changes:
         try:
             yield
         except sqlite3.DatabaseError as error:
-            if _code(error) in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR):
+            if error_code(error) in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR):
                 raise CorruptIndexError(
                     f"{self.path} cannot be read: {error}; if the disk is full, free 32 KiB, which "
                     "SQLite needs to read it"
@@ -210,7 +210,8 @@ class Changes:
                 f"{self.path} is damaged: {error}; {way_out(self.path.parent)}"
             ) from error
         except OSError as error:
-            raise CorruptIndexError(f"{error.filename} cannot be read: {error.strerror}") from error
+            place = error.filename or self.path.parent
+            raise CorruptIndexError(f"{place} cannot be read: {error.strerror}") from error
 
     def change_of(self, row: Row) -> Change:
         """The change that a row has.
@@ -287,7 +288,7 @@ class ChangesWriter:
         try:
             connection.execute("COMMIT")
         except sqlite3.OperationalError as error:
-            if _code(error) == sqlite3.SQLITE_FULL:  # before the end of the changes
+            if error_code(error) == sqlite3.SQLITE_FULL:  # before the end of the changes
                 raise
             raise UnfinishedWriteError(
                 f"cannot write {self._path}: {error}; it is not known whether the changes are "
@@ -407,11 +408,11 @@ def is_read_only(error: sqlite3.Error, path: Path) -> bool:
     shared = path.with_name(f"{path.name}-shm")
     writable = next(each for each in (shared, path, path.parent, Path("/")) if each.exists())
     # Without a free descriptor, SQLite says the same.
-    refused = _code(error) in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+    refused = error_code(error) in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
     return refused and not os.access(writable, os.W_OK)
 
 
-def _code(error: sqlite3.Error) -> int:
+def error_code(error: sqlite3.Error) -> int:
     """The kind of an error of SQLite's; 0 for an error of Python's module for it."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 

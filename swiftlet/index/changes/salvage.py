@@ -9,7 +9,7 @@ from pathlib import Path
 from swiftlet import disk
 from swiftlet.errors import CorruptIndexError
 from swiftlet.index.changes.last import check_is_own_file, read_last
-from swiftlet.index.changes.log import CHANGES_FILE, Change, Changes
+from swiftlet.index.changes.log import CHANGES_FILE, Change, Changes, Row, error_code
 from swiftlet.manifest import Manifest
 
 _LOG = f"{CHANGES_FILE}-wal"
@@ -18,6 +18,7 @@ _SUMS = struct.Struct(">2I")
 _HEADER, _FRAME = 32, 24
 """Bytes before the first page of a log, and before each page."""
 _MAGIC, _VERSION = 0x377F0682, 3007000
+_OF_THE_DISK = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN}
 
 
 def salvaged(index: Path, manifest: Manifest, scratch: Path) -> tuple[list[Change], dict[int, str]]:
@@ -29,6 +30,7 @@ def salvaged(index: Path, manifest: Manifest, scratch: Path) -> tuple[list[Chang
     :param scratch: An empty directory.
     :raises CorruptIndexError: As `check_is_own_file`.
     :raises OSError: When a file cannot be read or copied.
+    :raises sqlite3.OperationalError: When the copies cannot be read now.
     """
     path = index / CHANGES_FILE
     if check_is_own_file(path):
@@ -44,21 +46,34 @@ def salvaged(index: Path, manifest: Manifest, scratch: Path) -> tuple[list[Chang
     with closing(disk.database(scratch / CHANGES_FILE)) as connection:
         end = changes.first if last is None else last.number
         if last is None:
-            with suppress(sqlite3.DatabaseError):
-                ((highest,),) = connection.execute("SELECT max(change) FROM changes")
-                most = sum(each.stat().st_size for each in scratch.iterdir())  # a change has bytes
-                end = max(end, min(highest or 0, changes.first + most))
+            (highest,) = _row(connection, "SELECT max(change) FROM changes") or (None,)
+            most = sum(each.stat().st_size for each in scratch.iterdir())  # a change has bytes
+            end = max(end, min(highest or 0, changes.first + most))
         for number in itertools.count(changes.first + 1):
-            row = None
-            try:
-                query = "SELECT * FROM changes WHERE change = ?"
-                row = connection.execute(query, (number,)).fetchone()
-                found.append(changes.change_of(row))
-            except (sqlite3.DatabaseError, CorruptIndexError, TypeError):
-                if row is None and number > end:
-                    break
+            row = _row(connection, "SELECT * FROM changes WHERE change = ?", number)
+            change = None
+            with suppress(CorruptIndexError, TypeError):
+                change = changes.change_of(row) if row else None
+            if change is not None:
+                found.append(change)
+            elif row is not None or number <= end:
                 lost[number] = str(row[1]) if row else ""
+            else:
+                break
     return found, lost
+
+
+def _row(connection: sqlite3.Connection, query: str, *values: int) -> Row | None:
+    """The first row that a query gives; None if there is none, or it is damaged."""
+    for _ in range(2):  # SQLite takes a read that fails for damage
+        try:
+            row: Row | None = connection.execute(query, values).fetchone()
+        except sqlite3.DatabaseError as error:
+            if error_code(error) in _OF_THE_DISK:
+                raise
+        else:
+            return row
+    return None
 
 
 def _with_sums(log: bytes, page_size: int) -> bytes:

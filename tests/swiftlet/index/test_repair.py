@@ -104,6 +104,25 @@ def test_a_change_that_is_lost_is_named_and_the_index_can_be_changed_and_searche
     )
 
 
+def test_a_repair_that_was_killed_before_the_exchange_is_done_by_the_next_one(index):
+    flip(index / LOG, (index / LOG).read_bytes().rindex(b"the text of document 007"))
+    kept = Path(shutil.copytree(index, index.with_name("index.damaged")))
+    repair(kept)
+    shutil.rmtree(index.with_name("index.damaged.damaged"))
+    saved = texts(kept)  # which makes files beside the changes
+    assert repair(index).kept == kept
+    assert texts(index) == saved
+    with pytest.raises(swiftlet.ArtefactError, match="swiftlet repair"):
+        texts(kept)
+    # One that somebody has changed is no such thing.
+    (index / LAST_FILE).write_bytes(b"altered")
+    shutil.rmtree(kept)
+    shutil.copytree(index, kept)
+    with pytest.raises(swiftlet.InvalidArgumentError, match="move it away"):
+        repair(index)
+    assert not [*index.parent.glob(".*")]
+
+
 @pytest.mark.parametrize("left", ["nothing", "no database", "the empty file of a full disk"])
 def test_changes_of_which_nothing_can_be_read_are_all_named(index, left):
     (index / LOG).unlink()
