@@ -18,9 +18,8 @@ from training.loop.loop import Best, TrainingLoop
 from training.loop.run import Start, training_run
 from training.loop.stage import Stage
 from training.model.dual_encoder import DualEncoder
-from training.model.fingerprint import embedding_space
+from training.model.fingerprint import embedding_space, outputs_key
 from training.model.folders import recorded_space
-from training.model.towers import Tower
 from training.recipes.settings import Recipe
 
 _WORK = "work"
@@ -93,7 +92,7 @@ def train(
             progress.note(note)
         outputs = EmbeddingCache(
             Path(recipe.embedding_cache or out / _WORK),
-            output_key(dual_encoder.document_tower, recipe),
+            outputs_key(dual_encoder.document_tower, recipe.optimiser.precision),
             dual_encoder.document_tower.vectors * dual_encoder.document_tower.width,
             processes(),
         )
@@ -157,12 +156,6 @@ def memory_advice(recipe: Recipe) -> str:
         "document_encoder.gradient_checkpointing, which --resume allows, or start again with a "
         "lower document_encoder.max_tokens or negatives.cache_fraction"
     )
-
-
-def output_key(tower: Tower, recipe: Recipe) -> str:
-    """The key of the embedding cache: everything that the outputs of the model depend on."""
-    space = embedding_space(tower.with_projection(None))
-    return f"{space} {tower.max_tokens} {recipe.optimiser.precision}{tower.prompt}"
 
 
 def _publish(

@@ -23,11 +23,11 @@ from training.loop.checkpoints import CHECKPOINT, STAGES, read_checkpoint
 from training.loop.devices import make_accelerator
 from training.loop.embedding_cache import EmbeddingCache
 from training.model.dual_encoder import DualEncoder
+from training.model.fingerprint import outputs_key
 from training.model.loading import truncating_tokenizer
 from training.model.towers import Tower, TowerSettings
 from training.model.trained import TOWERS
 from training.recipes.settings import Recipe
-from training.train import output_key
 
 TESTS = [("squad-dev-v1.1", "test"), ("boolq", "test_disjoint"), ("scifact", "test")]
 TITLES = [f"{name} {split}" for name, split in TESTS]
@@ -56,7 +56,8 @@ class Bench:
         accelerator = make_accelerator(recipe.optimiser.precision, recipe.optimiser.batch_size)
         self.dual_encoder.to(accelerator.device)
         outputs = options.work / "frozen"
-        self.frozen = EmbeddingCache(outputs, output_key(tower, recipe), tower.width)
+        key = outputs_key(tower, recipe.optimiser.precision)
+        self.frozen = EmbeddingCache(outputs, key, tower.width)
         self.encoder_of = partial(BatchEncoder, accelerator=accelerator, micro_batch_size=32)
 
 

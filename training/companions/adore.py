@@ -4,6 +4,7 @@ Zhan et al., "Optimizing Dense Retrieval Model Training with Hard Negatives", 20
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,8 @@ from training.contrastive.stage import ContrastiveStage
 from training.methods import Method, Schedule
 from training.model.dual_encoder import Part
 from training.objective.contrastive import NamedLoss, Scale, ScoredBatch
-from training.objective.negatives.mined import passage_index
+from training.objective.negatives.mined import array_of, nearest_negatives, passage_index
 from training.objective.negatives.sampler import (
-    NO_ROW,
     PerQuery,
     QueryBatch,
     Rows,
@@ -53,14 +53,9 @@ class DynamicSampler(SeededSampler):
         if self._index is None:
             encode = self.inputs.encode_passages
             self._index = passage_index(encode, self.inputs, self.per_query)
-        nearest = np.full((len(batch.queries), self.per_query), NO_ROW, dtype=np.int64)
-        embeddings = batch.embeddings.detach().float().cpu().numpy()
-        for line, query, embedding in zip(nearest, batch.queries.tolist(), embeddings, strict=True):
-            positives = self.known.of(query)
-            _, rows = self._index.search(embedding, self.per_query + len(positives))
-            found = rows[~np.isin(rows, positives)][: self.per_query]
-            line[: len(found)] = found
-        return nearest
+        nearest = partial(nearest_negatives, self._index, self.known, self.per_query)
+        found = [*map(nearest, batch.queries.tolist(), array_of(batch.embeddings))]
+        return np.array(found, dtype=np.int64).reshape(-1, self.per_query)
 
 
 class Adore(Method):

@@ -65,28 +65,22 @@ class FalseNegatives:
     def removed(
         self, negatives: torch.Tensor, queries: NDArray[np.int64], positives: Rows, rows: Rows
     ) -> torch.Tensor:
-        """The `negatives` (n, m) that cannot be relevant; other arguments as for `mask`.
+        """The `negatives` (n, m) that cannot be relevant.
 
+        :param queries: Query numbers, (n,).
+        :param positives: The row of each query's positive, (n,).
+        :param rows: Passage rows, (m,).
         :raises TrainingDataError: When there are none.
         """
-        left = negatives & ~self.mask(queries, positives, rows)
+        embeddings = self._queries[torch.from_numpy(queries).to(self._queries.device)]
+        expected = paired_scores(embeddings, self._outputs(positives)).unsqueeze(1)
+        left = negatives & (scores(embeddings, self._outputs(rows)) <= self._share * expected)
         if not left.any():
             raise TrainingDataError(
                 "negatives.teacher_share leaves no negative of any query in a batch: raise it or "
                 "leave it out"
             )
         return left
-
-    def mask(self, queries: NDArray[np.int64], positives: Rows, rows: Rows) -> torch.Tensor:
-        """Whether row j may be relevant to query i, (n, m).
-
-        :param queries: Query numbers, (n,).
-        :param positives: The row of each query's positive, (n,).
-        :param rows: Passage rows, (m,).
-        """
-        embeddings = self._queries[torch.from_numpy(queries).to(self._queries.device)]
-        expected = paired_scores(embeddings, self._outputs(positives)).unsqueeze(1)
-        return scores(embeddings, self._outputs(rows)) > self._share * expected
 
     def _outputs(self, rows: Rows) -> torch.Tensor:
         outputs = self._encoder.frozen_outputs(self._cache, self._passages, rows)

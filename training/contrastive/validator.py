@@ -20,6 +20,7 @@ from training.contrastive.collapse import EmbeddingStatistics
 from training.data.passages import Passages
 from training.data.validation_set import ValidationSet
 from training.objective.divergence import kl_estimate
+from training.objective.negatives.mined import array_of
 from training.objective.negatives.sampler import Rows
 
 METRICS = ("nDCG@10", "MRR@10", "R@100")
@@ -84,10 +85,10 @@ class Validator:
     def run(self, encoder: Encoders) -> Run:
         """The 100 best documents (maxP) of each validation query."""
         validation = self.validation
-        queries = _array(encoder.queries(validation.queries))
+        queries = array_of(encoder.queries(validation.queries))
         # In blocks, since not all embeddings fit the memory of an accelerator.
         blocks = np.array_split(validation.rows, range(_BLOCK, len(validation.rows), _BLOCK))
-        passages = [_array(encoder.passages(validation.passages, rows)) for rows in blocks]
+        passages = [array_of(encoder.passages(validation.passages, rows)) for rows in blocks]
         return self._search(queries, np.concatenate(passages))
 
     def _search(self, queries: Embeddings, passages: Embeddings) -> Run:
@@ -129,7 +130,3 @@ def _filled(factory: str | None, queries: Embeddings, passages: Embeddings) -> V
 def _evenly(count: int, sample: int) -> NDArray[np.int64]:
     """At most `sample` of the numbers below `count`, evenly spaced."""
     return np.linspace(0, count - 1, min(sample, count)).astype(np.int64)
-
-
-def _array(embeddings: torch.Tensor) -> Embeddings:
-    return np.ascontiguousarray(embeddings.float().cpu().numpy())

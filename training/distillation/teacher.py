@@ -22,7 +22,7 @@ from training.loop.devices import processes
 from training.loop.embedding_cache import EmbeddingCache
 from training.loop.log import TrainingProgress
 from training.loop.shares import Shares
-from training.model.fingerprint import embedding_space
+from training.model.fingerprint import embedding_space, outputs_key
 from training.model.folders import is_exported
 from training.model.towers import Tower, TowerSettings
 from training.model.trained import trained_encoder
@@ -108,8 +108,7 @@ class Teacher:
             key = f"{encoder.manifest.fingerprint} {encoder.precision}"
         elif tower is not None:
             # The space is not enough as a key, since several encoders can have the same one.
-            own = embedding_space(tower.with_projection(None))
-            key = f"{own} {tower.max_tokens} {accelerator.mixed_precision}{tower.prompt}"
+            key = outputs_key(tower, accelerator.mixed_precision)
         self._shares = Shares(accelerator)
         self._outputs = EmbeddingCache(directory, key, encoder.dim, processes())
 

@@ -11,6 +11,8 @@ from training.model.loading import is_pooler
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+    from training.model.towers import Tower
+
 # The settings of a transformer that its weights do not show, under all their names.
 _ARCHITECTURE = {
     "model_type": ("model_type",),
@@ -40,6 +42,12 @@ def embedding_space(model: "SentenceTransformer") -> str:
             digest.update(f"{number}.{name} {values.dtype.str} {values.shape}\n".encode())
             digest.update(values.tobytes())
     return digest.hexdigest()
+
+
+def outputs_key(tower: "Tower", precision: str) -> str:
+    """All that the outputs of a tower for a text depend on, in this precision."""
+    space = embedding_space(tower.with_projection(None))
+    return f"{space} {tower.max_tokens} {precision}{tower.prompt}"
 
 
 def _describe(module: Any) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """What a recipe can name. A new sampler, loss or method is a file and a line of this one."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
@@ -75,7 +76,7 @@ class Negatives(Cache, Mined, TeacherShare):
         """
         made = [
             # Samplers must draw different random numbers.
-            SAMPLERS[name](self, inputs.with_seed(place))
+            SAMPLERS[name](self, replace(inputs, seed=(*inputs.seed, place)))
             for place, name in enumerate(self.samplers)
         ]
         return made[0] if len(made) == 1 else MixedSampler(made)

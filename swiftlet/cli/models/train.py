@@ -48,8 +48,8 @@ def train(
         from training.loop.devices import is_main_process
         from training.plan import make_plan
         from training.recipes.settings import Recipe, parse_recipe, parse_tables
-        from training.reranking.plan import plan_of
         from training.reranking.settings import CROSS_ENCODER, RerankerRecipe
+        from training.reranking.train import plan_of
     settings: Recipe | RerankerRecipe
     if tables.get("recipe") == CROSS_ENCODER:
         settings = parse_tables(RerankerRecipe, tables, str(recipe))

@@ -84,24 +84,6 @@ def test_a_run_killed_in_both_stages_ends_as_one_that_was_not(
     assert_same_result(out, expected)
 
 
-def test_dynamic_negatives_are_those_of_a_run_that_was_not_killed(
-    checkpoints: dict[str, Path], collection: Path, tmp_path: Path
-) -> None:
-    models = checkpoints["roberta"], checkpoints["bert"]
-    settings = {"recipe": "adore", "negatives__samplers": ["dynamic"], "loss__kind": "lambda"}
-    recipe = write_recipe(
-        tmp_path / "recipe.toml", tables(collection, *models, **SETTINGS | settings)
-    )
-    run(read_recipe(recipe), tmp_path / "whole")
-    out = tmp_path / "run"
-    command = start(recipe, out)
-    command.wait_until(lambda: has_logged(out, "adore", EVERY + 5))
-    command.send(signal.SIGKILL)
-    command.wait()
-    run(read_recipe(recipe), out, resume=True)
-    assert_same_result(out, tmp_path / "whole")
-
-
 def test_an_interrupted_run_can_be_resumed(whole: tuple[Path, Path], tmp_path: Path) -> None:
     recipe, expected = whole
     out = tmp_path / "run"

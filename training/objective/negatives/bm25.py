@@ -1,12 +1,14 @@
 """Lexical negatives: passages that share words with a query but are not relevant to it."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from typing_extensions import override
 
-from swiftlet.extras import extra
+from swiftlet.index.lexical.analysis import analysis_of
+from swiftlet.index.lexical.index import LexicalIndex
+from swiftlet.index.lexical.writer import GrowingWords
 from training.errors import TrainingDataError
 from training.objective.negatives.sampler import (
     NO_ROW,
@@ -20,25 +22,22 @@ from training.objective.negatives.sampler import (
     choose,
 )
 
-if TYPE_CHECKING:
-    import bm25s
-
 _READ_PASSAGES = 8192
 
 
 class Bm25Sampler(SeededSampler):
     """Draws uniformly from the passages that BM25 ranks first for a query.
 
-    The candidates of a query are searched at its first draw, and kept. The BM25 index takes about
-    8 bytes of memory per distinct word of each passage, and several times as much while it is
-    built. Texts are read in blocks.
+    The candidates of a query are searched at its first draw, and kept. The lexical index is as of
+    `swiftlet index --language none`, in memory. Texts are read in blocks.
     """
 
     def __init__(self, settings: Depth, inputs: SamplerInputs) -> None:
         """Draw of the best `depth` passages without the known positives."""
         super().__init__(settings, inputs)
         self.depth, self.passages = settings.depth, inputs.passages
-        self._index: bm25s.BM25 | None = None
+        self._analysis = analysis_of("none", None)
+        self._index: LexicalIndex | None = None
         self._candidates: dict[int, Rows] = {}
 
     @classmethod
@@ -48,10 +47,9 @@ class Bm25Sampler(SeededSampler):
 
     @override
     def prepare(self, encode: EncodeDocuments) -> None:
-        """Build the BM25 index. A resumed run builds it at the first draw.
+        """Build the lexical index. A resumed run builds it at the first draw.
 
         :raises TrainingDataError: When no passage has a word to match.
-        :raises MissingExtraError: When bm25s is not installed.
         """
         self._index = self._index or self._build()
 
@@ -67,30 +65,24 @@ class Bm25Sampler(SeededSampler):
 
     def _search(self, query: int) -> Rows:
         """The best rows that share a word with the query, at most `depth`, best first."""
-        with extra("training"):
-            import bm25s
         self._index = self._index or self._build()
-        words = bm25s.tokenize(self.inputs.queries[query], return_ids=False, show_progress=False)[0]
-        scores = self._index.get_scores_from_ids(self._index.get_tokens_ids(words))
-        scores[self.known.of(query)] = 0
-        best = np.argpartition(-scores, min(self.depth, len(scores)) - 1)[: self.depth]
-        best = best[np.argsort(-scores[best], kind="stable")]
-        found: Rows = best[scores[best] > 0]
-        return found
+        positives = self.known.of(query)
+        words = self._index.parse(self.inputs.queries[query])
+        _, rows = words.search(self.depth + len(positives))
+        return rows[~np.isin(rows, positives)][: self.depth]
 
-    def _build(self) -> "bm25s.BM25":
-        with extra("training"):
-            import bm25s
-        tokens = bm25s.tokenize(self._texts(), show_progress=False)
-        if not tokens.vocab:
+    def _build(self) -> LexicalIndex:
+        return GrowingWords(self._analysis).with_texts(self._texts())
+
+    def _texts(self) -> Iterator[str]:
+        """The texts of all passages, of which one must have a word."""
+        has_words = False
+        for start in range(0, self.passages.num_passages, _READ_PASSAGES):
+            stop = min(start + _READ_PASSAGES, self.passages.num_passages)
+            for text in self.passages.texts(np.arange(start, stop)):
+                has_words = has_words or bool(self._analysis.words(text))
+                yield text
+        if not has_words:
             raise TrainingDataError(
                 f"none of the {self.passages.num_passages} passages has a word for BM25 to match"
             )
-        index = bm25s.BM25()
-        index.index(tokens, create_empty_token=False, show_progress=False)
-        return index
-
-    def _texts(self) -> Iterator[str]:
-        for start in range(0, self.passages.num_passages, _READ_PASSAGES):
-            stop = min(start + _READ_PASSAGES, self.passages.num_passages)
-            yield from self.passages.texts(np.arange(start, stop))

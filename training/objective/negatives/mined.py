@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from swiftlet.index.vectors.faiss_search import FaissParameters
 from swiftlet.index.vectors.vector_index import VectorIndex
 from swiftlet.processors import available_processors
 from swiftlet.types import Embeddings
+from training.data.positives import KnownPositives
 from training.objective.negatives.sampler import (
     NO_ROW,
     Depth,
@@ -88,21 +90,23 @@ class MinedSampler(SeededSampler):
     def _mine(self, encode: EncodeDocuments) -> Rows:
         """The nearest rows of all queries, (len(known), depth)."""
         index = passage_index(encode, self.inputs, self.depth)
-        candidates = np.full((len(self.known), self.depth), NO_ROW, dtype=np.int64)
-
-        def search(query: int, embedding: Embeddings) -> None:
-            positives = self.known.of(query)
-            _, rows = index.search(embedding, self.depth + len(positives))
-            found = rows[~np.isin(rows, positives)][: self.depth]
-            candidates[query, : len(found)] = found
-
+        found: list[Rows] = []
         with ThreadPoolExecutor(available_processors()) as pool:
             for queries in _blocks(len(self.known)):
-                for _ in pool.map(
-                    search, queries.tolist(), _array(self.inputs.encode_queries(queries))
-                ):
-                    pass
-        return candidates
+                embeddings = array_of(self.inputs.encode_queries(queries))
+                search = partial(nearest_negatives, index, self.known, self.depth)
+                found += pool.map(search, queries.tolist(), embeddings)
+        return np.array(found, dtype=np.int64).reshape(-1, self.depth)
+
+
+def nearest_negatives(
+    index: VectorIndex, known: KnownPositives, count: int, query: int, embedding: Embeddings
+) -> Rows:
+    """The rows (count,) nearest to a query without its known positives, filled with NO_ROW."""
+    positives = known.of(query)
+    _, rows = index.search(embedding, count + len(positives))
+    found = rows[~np.isin(rows, positives)][:count]
+    return np.pad(found, (0, count - len(found)), constant_values=NO_ROW)
 
 
 def passage_index(encode: EncodeDocuments, inputs: SamplerInputs, depth: int) -> VectorIndex:
@@ -113,7 +117,7 @@ def passage_index(encode: EncodeDocuments, inputs: SamplerInputs, depth: int) ->
     size = -(-FaissIndex.training_size(count) // vectors)
     random = np.random.default_rng(inputs.seed)
     sample = np.sort(random.choice(num_passages, size, replace=False))
-    parts = [_array(encode(sample[start : start + _BLOCK])) for start in range(0, size, _BLOCK)]
+    parts = [array_of(encode(sample[start : start + _BLOCK])) for start in range(0, size, _BLOCK)]
     sampled = np.concatenate(parts)
     width = sampled.shape[1]
     dim = width // vectors
@@ -127,7 +131,7 @@ def passage_index(encode: EncodeDocuments, inputs: SamplerInputs, depth: int) ->
         is_new[sample[first:last] - rows[0]] = False
         embeddings[~is_new] = sampled[first:last]
         if is_new.any():
-            embeddings[is_new] = _array(encode(rows[is_new]))
+            embeddings[is_new] = array_of(encode(rows[is_new]))
         index.add(embeddings, threads=threads)
     index.parameters = FaissParameters(
         probes=min(_PROBES, engine.most_probes),
@@ -143,5 +147,6 @@ def _blocks(count: int) -> Iterator[NDArray[np.int64]]:
         yield np.arange(start, min(start + _BLOCK, count))
 
 
-def _array(embeddings: torch.Tensor) -> Embeddings:
+def array_of(embeddings: torch.Tensor) -> Embeddings:
+    """Embeddings in float32 in NumPy, as indexes take them."""
     return np.ascontiguousarray(embeddings.detach().float().cpu().numpy())

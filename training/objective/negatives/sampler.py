@@ -4,7 +4,7 @@
 # ruff: noqa: ARG002, ARG003
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -77,10 +77,6 @@ class SamplerInputs:
     scale: float
     device: torch.device
     seed: tuple[int, ...]
-
-    def with_seed(self, number: int) -> "SamplerInputs":
-        """The same with a number more in the seed."""
-        return replace(self, seed=(*self.seed, number))
 
 
 @dataclass(frozen=True, slots=True)

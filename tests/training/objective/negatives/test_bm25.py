@@ -82,7 +82,6 @@ def test_texts_are_read_in_blocks_and_once(monkeypatch):
     assert drawn(reading)[0] == {0, 4}
 
 
-@pytest.mark.parametrize("texts", [["", "  ", "?"], ["the", "of A", "Is?"]])
-def test_passages_without_words_are_refused(texts):
+def test_passages_without_words_are_refused():
     with pytest.raises(TrainingDataError, match="none of the 3 passages has a word"):
-        sampler(texts).prepare(lambda rows: torch.zeros(len(rows), 1))
+        sampler(["", "  ", "?"]).prepare(lambda rows: torch.zeros(len(rows), 1))
