@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+import httpx
+
 Result = TypeVar("Result")
 
 
@@ -14,3 +16,11 @@ def wait_until(function: Callable[[], Result]) -> Result:
         assert time.monotonic() < end, "it does not come about"
         time.sleep(0.01)
     return result
+
+
+def is_answered(url: str) -> bool:
+    """Whether a page is answered with success now."""
+    try:
+        return httpx.get(url, timeout=100).is_success
+    except httpx.TransportError:
+        return False

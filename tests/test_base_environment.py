@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.serving import served_by
+
 pytestmark = pytest.mark.check
 
 ROOT = Path(__file__).parents[1]
@@ -48,13 +50,8 @@ def index(environment: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def address(environment: Path, index: Path) -> Iterator[str]:
     """The address of a service that runs there."""
     command = [environment / "swiftlet", "serve", index, "--port", "0"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=clean()) as server:
-        assert server.stderr is not None
-        lines = (line for line in server.stderr if "listening on " in line)
-        yield next(lines).split("listening on ")[1].strip()
-        server.terminate()
-        server.stderr.read()
-        assert server.wait(timeout=100) == 0
+    with served_by(command, env=clean()) as address:
+        yield address
 
 
 def test_the_environment_has_nothing_of_the_extras(environment: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from swiftlet.cli.main import app
+from tests.serving import served_by
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -92,18 +93,10 @@ def test_its_commands_index_search_and_serve_a_corpus(corpus: Path) -> None:
         )
     assert "medicine.md" in result.stdout.splitlines()[0]
     serve[serve.index("--port") + 1] = "0"
-    with subprocess.Popen(
-        serve, cwd=corpus, env=environment, stderr=subprocess.PIPE, text=True
-    ) as server:
-        assert server.stderr is not None
-        lines = (line for line in server.stderr if "listening on " in line)
-        address = next(lines).split("listening on ")[1].strip()
+    with served_by(serve, cwd=corpus, env=environment) as address:
         (curl,) = commands_of("curl")
         body = curl[curl.index("-d") + 1].encode()
         with urllib.request.urlopen(f"{address}/search", data=body) as answer:
             found = json.load(answer)
-        server.terminate()
-        server.stderr.read()
-        assert server.wait(timeout=100) == 0
     assert found["hits"][0]["document_id"] == "python.txt"
     assert shape(found) == shape(json.loads(blocks("json")[0]))

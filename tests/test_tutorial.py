@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.serving import served_by
+
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "tutorial.md").read_text("utf-8")
 INSTALL, *STEPS, SERVE, CURL, DOCKER = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
@@ -31,18 +33,11 @@ def test_its_commands_index_distil_and_serve(tmp_path: Path) -> None:
     assert steps.returncode == 0, steps.stderr
     assert "image.md" in steps.stdout
     assert "nDCG@10" in steps.stdout
-    with subprocess.Popen(
-        shlex.split(SERVE.replace("8080", "0")),
-        cwd=tmp_path / "runs" / "tutorial", env=ENVIRONMENT, stderr=subprocess.PIPE, text=True,
-    ) as server:  # fmt: skip
-        assert server.stderr is not None
-        lines = (line for line in server.stderr if "listening on " in line)
-        address = next(lines).split("listening on ")[1].strip()
+    serve = shlex.split(SERVE.replace("8080", "0"))
+    with served_by(serve, cwd=tmp_path / "runs" / "tutorial", env=ENVIRONMENT) as address:
         body = shlex.split(CURL)[-1].encode()
         with urllib.request.urlopen(f"{address}/search", data=body) as answer:
             found = json.load(answer)
-        server.terminate()
-        server.stderr.read()
     assert found["hits"][0]["document_id"] == "image.md"
 
 

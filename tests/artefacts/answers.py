@@ -5,7 +5,6 @@ Commit 5a142de keeps `make.py`, which made them, and `expected.json`, in a check
 
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ import httpx
 
 import swiftlet
 from tests.command_line import swiftlet as command
+from tests.serving import served_by
 
 FOLDER = Path(__file__).parent
 ENCODERS = {
@@ -179,21 +179,12 @@ def _opened(folder: Path, name: str, index: Path | None = None) -> Iterator[swif
 def _service(folder: Path) -> Iterator[httpx.Client]:
     serve = [sys.executable, "-m", "swiftlet", "serve", folder / "changed", "--port", "0"]
     options = ["--encoder", folder / "encoder", "--reranker", folder / "reranker"]
-    with subprocess.Popen(
-        [*serve, *options, "--precision", "fp32"],
-        stderr=subprocess.PIPE,
-        text=True,
-        env={name: value for name, value in os.environ.items() if "SWIFTLET" not in name},
-    ) as server:
-        assert server.stderr is not None
-        try:
-            lines = (line for line in server.stderr if "listening on " in line)
-            address = next(lines).partition("listening on ")[2].strip()
-            with httpx.Client(base_url=address, timeout=30) as client:
-                yield client
-        finally:
-            server.terminate()
-            server.stderr.read()
+    variables = {name: value for name, value in os.environ.items() if "SWIFTLET" not in name}
+    with (
+        served_by([*serve, *options, "--precision", "fp32"], env=variables) as address,
+        httpx.Client(base_url=address, timeout=30) as client,
+    ):
+        yield client
 
 
 def _answer(client: httpx.Client, route: str, body: object) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import httpx
 import yaml
 
 from tests.deploy.tools import DEPLOY, path_of
-from tests.polling import wait_until
+from tests.polling import is_answered, wait_until
 
 TIMEOUT_SECONDS = 60
 """Long enough for a busy machine."""
@@ -54,7 +54,7 @@ def scraping(target: str, folder: Path) -> Iterator[Prometheus]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    log = folder / "log.txt"
+    ready, log = f"http://{address}/-/ready", folder / "log.txt"
     with log.open("w") as output:
         process = subprocess.Popen(
             [
@@ -67,7 +67,7 @@ def scraping(target: str, folder: Path) -> Iterator[Prometheus]:
             stderr=output,
         )
     try:
-        wait_until(lambda: process.poll() is not None or _is_ready(address))
+        wait_until(lambda: process.poll() is not None or is_answered(ready))
         assert process.poll() is None, log.read_text()
         prometheus = Prometheus(f"http://{address}")
         wait_until(lambda: prometheus.query('up{job="swiftlet"} == 1'))
@@ -75,10 +75,3 @@ def scraping(target: str, folder: Path) -> Iterator[Prometheus]:
     finally:
         process.terminate()
         process.wait(timeout=100)
-
-
-def _is_ready(address: str) -> bool:
-    try:
-        return httpx.get(f"http://{address}/-/ready", timeout=100).is_success
-    except httpx.TransportError:
-        return False

@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ WITH_VOLUME = [*FILES, "--file", DEPLOY / "compose.volume.yaml"]
 WITH_MILVUS = [*FILES, "--file", DEPLOY / "compose.milvus.yaml"]
 
 
+@cache
 def services_of(*files: object, **environment: str) -> dict[str, Any]:
     text = output_of("docker-compose", *files, "config", environment=environment)
     services: dict[str, Any] = yaml.safe_load(text)["services"]
@@ -62,7 +64,7 @@ def test_the_image_has_the_health_check_and_names_its_user_by_number() -> None:
 
 def test_every_setting_that_a_file_names_exists(services: dict[str, Any]) -> None:
     named = {*services["swiftlet"]["environment"]}
-    named |= {*services_of(*WITH_VOLUME, INDEXES="/srv")["swiftlet"]["environment"]}
+    named |= {*services_of(*WITH_VOLUME, INDEXES="/srv/indexes")["swiftlet"]["environment"]}
     named |= {*services_of(*WITH_MILVUS, COLLECTION="papers")["swiftlet"]["environment"]}
     assert named <= {PREFIX + name.upper() for name in Settings.model_fields}
 

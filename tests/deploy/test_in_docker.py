@@ -15,7 +15,7 @@ from swiftlet.index.building.build import build_index
 from swiftlet.types import Document
 from tests.deploy.image.containers import docker
 from tests.deploy.tools import DEPLOY, output_of
-from tests.polling import wait_until
+from tests.polling import is_answered, wait_until
 
 FILES = ["--file", DEPLOY / "compose.yaml"]
 WITH_VOLUME = [*FILES, "--file", DEPLOY / "compose.volume.yaml"]
@@ -52,10 +52,7 @@ class Deployment:
 
     def _is_ready(self) -> bool:
         assert docker("inspect", "--format", "{{.State.Running}}", self.container) == "true\n"
-        try:
-            return httpx.get(f"{self.url}/health/ready", timeout=100).is_success
-        except httpx.TransportError:
-            return False
+        return is_answered(f"{self.url}/health/ready")
 
 
 @pytest.fixture

@@ -59,7 +59,6 @@ def record(name: str, seed: int) -> dict:
     }
 
 
-RUNS = {name: {str(seed): record(name, seed) for seed in range(3)} for name in NAMES}
 SYSTEMS = ["teacher for both", "teacher, distilled student", "BM25"]
 FOUND = {(name, seed): record(name, seed) for name in NAMES for seed in range(3)} | {
     (daft.BASELINES, seed): {

@@ -1,26 +1,36 @@
-"""The tables of figures that the other tests do not meet."""
+"""The tables and pictures of figures that the other tests do not meet."""
 
 from pathlib import Path
 
+import numpy as np
 import pytest
+from matplotlib.image import imread
 
 from loadtests.arguments import Plan
 from loadtests.measure import Measurement
+from loadtests.plots import OUTSIDE, REST, _draw_stages, draw_all, stacked_stages
 from loadtests.report import write_report
 from loadtests.systems import SystemUnderTest
+from measuring.http_client import NO_ANSWER
 from measuring.load_figures import CHANGED, Figures, fewest_requests
 from measuring.traffic import Mix
+from service.wire.context import STAGES
+from swiftlet.evaluation.plots.figures import new_figure
 from tests.measuring.test_load_figures import load_of
 
 PLAN = Plan(Path("queries.txt"), ["a"], Mix(), [50.0], 1.0, 0.1, 1.0, 0, [0], [1])
 
 
-def report_on(folder: Path, figures: Figures, *, after: float = 210.0) -> str:
-    system = SystemUnderTest("one", "", "/", lambda: pytest.fail("it is not to be started"))
-    saturation = {50.0: (200.0, after)}
-    measurement = Measurement(system, 200.0, {1: figures}, (), {50.0: figures}, saturation)
+def measurement_of(figures: Figures, name: str = "one", *, after: float = 210.0) -> Measurement:
+    system = SystemUnderTest(name, "", "/", lambda: pytest.fail("it is not to be started"))
+    rates = dict.fromkeys((50.0, 150.0), figures)
+    saturation = dict.fromkeys(rates, (200.0, after))
+    return Measurement(system, 200.0, {1: figures}, (), rates, saturation)
+
+
+def report_on(folder: Path, measurement: Measurement) -> str:
     write_report([measurement], PLAN, folder, command="", machine="")
-    return (folder / "report.md").read_text()
+    return squeezed((folder / "report.md").read_text())
 
 
 def squeezed(text: str) -> str:
@@ -46,16 +56,51 @@ def figures_of(slow: int, *, requests: int = 100) -> Figures:
 )
 def test_whether_the_bound_was_kept_is_said(tmp_path: Path, figures: Figures, verdict: str) -> None:
     line = "| one | p99 at 50% of saturation is at most 5 times p50 | "
-    assert f"{line}{verdict} |" in squeezed(report_on(tmp_path, figures))
+    assert f"{line}{verdict} |" in report_on(tmp_path, measurement_of(figures))
 
 
 def test_a_bound_says_whether_the_machine_was_as_fast_all_the_while(tmp_path: Path) -> None:
     verdict = f"1.00 times | kept, while {CHANGED} |"
-    assert verdict in squeezed(report_on(tmp_path, figures_of(0), after=100.0))
+    assert verdict in report_on(tmp_path, measurement_of(figures_of(0), after=100.0))
 
 
 def test_a_percentile_that_no_request_is_above_is_left_out(tmp_path: Path) -> None:
     assert [fewest_requests(p) for p in (50.0, 90.0, 95.0, 99.0, 99.9)] == [2, 10, 20, 100, 1_000]
-    text = squeezed(report_on(tmp_path, figures_of(0, requests=60)))
+    text = report_on(tmp_path, measurement_of(figures_of(0, requests=60)))
     assert "| 10 | 10 | 10 | - | - | 10 |" in text
     assert "p99 needs 100 requests, p99.9 needs 1,000." in text
+
+
+@pytest.mark.parametrize(
+    "statuses", [[200], [429], [NO_ANSWER], [200, 429, 503, 504, 500, 404, 422, 418, NO_ANSWER]]
+)
+def test_whatever_was_answered_can_be_drawn(statuses: list[int], tmp_path: Path) -> None:
+    figures = Figures(load_of(statuses * 150), offered=100.0)
+    services = [measurement_of(figures, name) for name in ("one", "other")]
+    for name in draw_all(services, tmp_path):
+        assert np.ptp(imread(tmp_path / name)) > 0.5
+
+
+def test_the_stages_and_what_lies_outside_add_up_to_the_latency() -> None:
+    load = load_of([200] * 150, latency_ms=10.0)
+    for each in load.exchanges:
+        each.server_timing = b"queue;dur=1.5, encode;dur=3.0, total;dur=6.0"
+    stack = stacked_stages(Figures(load, offered=100.0))
+    assert stack["queue"] == pytest.approx(1.5)
+    assert stack[REST] == pytest.approx(1.5)
+    assert sum(stack.values()) == pytest.approx(10.0)
+
+
+def test_each_stage_of_the_service_is_drawn_in_a_colour_of_its_own() -> None:
+    measurement = measurement_of(Figures(load_of([200] * 150), offered=100.0))
+    ran = [stage for stage in STAGES if stage != "highlight"]
+    times = {stage: 0.1 * (stage in ran) for stage in STAGES} | {"total": 5.0}
+    timing = ", ".join(
+        f"{name};dur={milliseconds}" for name, milliseconds in times.items()
+    ).encode()
+    for each in measurement.rates[50.0].load.exchanges:
+        each.server_timing = timing
+    (axes,) = new_figure(4, 3).axes
+    _draw_stages(axes, measurement)
+    assert [bars.get_label() for bars in axes.containers] == [*ran, REST, OUTSIDE]
+    assert len({bars[0].get_facecolor() for bars in axes.containers}) == len(ran) + 2

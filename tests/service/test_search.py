@@ -44,17 +44,17 @@ def plain(hits: list[Hit], marks: str | None = None) -> list[dict[str, object]]:
     "options",
     [{}, {"mode": "dense"}, {"mode": "lexical"}, {"mode": "hybrid", "weight": 0}, {"weight": 0.25},
      {"fusion": "rrf"}, {"offset": 2}, {"offset": 59, "mode": "dense"}, {"min_score": 0.3},
-     {"highlight": "words"}, {"highlight": "sentence", "mode": "dense"}, {"filter": None},
-     {"filter": {"topic": "bread", "length": {"gte": 8}}},
+     {"top_k": 1000}, {"highlight": "words"}, {"highlight": "sentence", "mode": "dense"},
+     {"filter": None}, {"filter": {"topic": "bread", "length": {"gte": 8}}},
      {"filter": {"length": [1, 2]}, "offset": 2},
      {"filter": {"not": {"topic": {"prefix": "b"}}}, "mode": "lexical"}],
 )  # fmt: skip
 def test_every_way_of_asking_gives_the_searchers_own_hits(
     client: httpx.Client, small_searcher: Searcher, query: str, options: dict[str, Any]
 ) -> None:
-    hits = small_searcher.search(query, 3, **options).hits
-    expected = plain(hits, options.get("highlight"))
     asked = {"top_k": 3, **options}
+    hits = small_searcher.search(query, **asked).hits
+    expected = plain(hits, options.get("highlight"))
     answer = client.post("/search", json={"query": query, **asked})
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "application/json"
@@ -66,19 +66,6 @@ def test_every_way_of_asking_gives_the_searchers_own_hits(
     batch = client.post("/search/batch", json={"queries": ["other", query], **asked}).json()
     assert batch["results"][1] == {"hits": expected}
     assert batch["index"] == answer.json()["index"]
-
-
-@pytest.mark.parametrize("top_k", [1, 10, 59, 60, 61, 1000])
-def test_exactly_top_k_documents_are_returned_best_first(client: httpx.Client, top_k: int) -> None:
-    hits = client.post("/search", json={"query": "music", "top_k": top_k}).json()["hits"]
-    assert len({hit["document_id"] for hit in hits}) == len(hits) == min(top_k, 60)
-    assert hits == sorted(hits, key=lambda hit: (-hit["score"], hit["document_id"]))
-
-
-def test_as_many_documents_as_pass_a_filter_are_returned(client: httpx.Client) -> None:
-    for chosen, expected in (({"topic": "bread"}, 5), ({"length": {"lte": 2}}, 24), ({}, 60)):
-        asked = {"query": "music", "top_k": 60, "filter": chosen}
-        assert len(client.post("/search", json=asked).json()["hits"]) == expected
 
 
 @pytest.mark.parametrize("chosen", [None, {"length": {"gte": 8}, "topic": ["bees", "chess"]}])
@@ -119,10 +106,6 @@ def test_an_index_without_facets_has_none_to_count(
         assert (index["facets"], index["fields"]) == ([], [])
         refused = ask("GET", '/facets?filter={"a":1}').json()
         assert refused["detail"] == "the filter names 'a', but no document has metadata"
-
-
-def test_a_request_without_top_k_gets_ten_documents(client: httpx.Client) -> None:
-    assert len(client.get("/search?q=bees").json()["hits"]) == 10
 
 
 def test_leaving_out_the_text_leaves_out_nothing_else(client: httpx.Client) -> None:

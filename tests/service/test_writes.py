@@ -147,15 +147,6 @@ def test_titles_are_suggested_of_the_index_as_it_is_at_the_request(server):
     assert suggested("tea") == ["Tea leaves"]
 
 
-def test_facets_count_values_that_only_changes_have(server):
-    put(server, {"_id": "cod", "text": "A fish.", "metadata": {"kind": "food"}})
-    put(server, {"_id": "ale", "text": "A beer.", "metadata": {"kind": ["drink", "food"]}})
-    answer = server.client().get("/facets")
-    assert answer.status_code == 200, answer.text
-    counts = {each["value"]: each["count"] for each in answer.json()["facets"]["kind"]}
-    assert counts == {"drink": 2, "food": 2, "sport": 1}
-
-
 def test_documents_are_deleted_by_a_filter(server):
     put(server, *({"_id": f"{n}", "text": f"Text {n}.", "metadata": {"n": n}} for n in range(20)))
     assert delete(server, filter={"n": {"lt": 15}}).json()["documents"] == 15
@@ -304,7 +295,9 @@ def test_writes_without_descriptors_are_refused_and_work_when_there_are_some(ser
             assert {each.status_code for each in answers} <= {200, 404, 409, 503, 507}
             if change == 1:  # without the files of the writer
                 assert "Too many open files" in answers[0].json()["detail"]
-            assert client.put("/documents", json=body, headers=BEARER).json()["change"] >= change
+            again = client.put("/documents", json=body, headers=BEARER)
+            assert again.is_success, again.text
+            assert again.json()["change"] >= change
             assert name in found(server, "text")
 
 

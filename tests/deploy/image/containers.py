@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
+from tests.polling import is_answered
 
 ROOT = Path(__file__).parents[3]
 TIMEOUT_SECONDS = 60
@@ -50,7 +50,7 @@ class Container:
 
     def wait_until_ready(self) -> None:
         """Wait until its service answers searches."""
-        self.wait_until(self._is_ready)
+        self.wait_until(lambda: is_answered(f"{self.address}/health/ready"))
 
     def wait_until_healthy(self) -> None:
         """Wait until its own health check reports that it is healthy."""
@@ -71,14 +71,6 @@ class Container:
     def remove(self) -> None:
         """Stop it, and remove it with its anonymous volumes."""
         docker("rm", "--force", "--volumes", self.id)
-
-    def _is_ready(self) -> bool:
-        try:
-            return (
-                httpx.get(f"{self.address}/health/ready", timeout=100).status_code == httpx.codes.OK
-            )
-        except httpx.TransportError:
-            return False
 
 
 def docker(*arguments: object) -> str:
