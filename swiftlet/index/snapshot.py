@@ -83,11 +83,12 @@ def _write(archive: Path, index: Path, manifest: Manifest, working: Path) -> Non
             for part in (FILE_NAME, *manifest.files):
                 tar.add(file_of(index, part), f"{name}/{part}", recursive=False)
             _copy_changes(index, working, manifest)
+            # Unpacked over the index, the archive replaces its later changes: these are in a log
+            # that SQLite would take for the log of the file below, by an index in shared memory.
+            for suffix in ("-wal", "-shm"):
+                tar.addfile(tarfile.TarInfo(f"{name}/{CHANGES_FILE}{suffix}"))
             for part in (CHANGES_FILE, LAST_FILE):
                 tar.add(working / part, f"{name}/{part}")
-            # Unpacked over the index, the archive replaces its later changes: these are in a log
-            # that SQLite would take for the log of the file above.
-            tar.addfile(tarfile.TarInfo(f"{name}/{CHANGES_FILE}-wal"))
         disk.sync(file)
 
 

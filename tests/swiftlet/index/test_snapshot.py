@@ -91,6 +91,32 @@ def test_a_snapshot_is_restored_over_an_index_of_which_the_writer_was_killed(ind
             searcher.document("after 0")
 
 
+def test_a_snapshot_unpacked_over_an_open_index_is_followed_and_loses_no_later_write(
+    index, tmp_path
+):
+    """The files of the changes are replaced, the directory is not."""
+    with swiftlet.write(index) as writer, swiftlet.open(index) as searcher:
+        writer.put([{"id": "before", "text": "tea"}])
+        swiftlet.snapshot(index, tmp_path / "index.tar")
+        writer.put([{"id": "undone", "text": "tea"}])
+        searcher.refresh()
+        assert searcher.document("undone")
+        restored(tmp_path / "index.tar", tmp_path)
+        assert searcher.refresh()
+        assert (searcher.change, searcher.document("before").text) == (1, "tea")
+        with pytest.raises(swiftlet.UnknownDocumentError):
+            searcher.document("undone")
+        assert writer.put([{"id": "after", "text": "tea"}]).change == 2
+        searcher.refresh()
+        assert searcher.document("after")
+        writer.put([{"id": "last", "text": "tea"}])
+        assert writer.compact()
+    with swiftlet.open(index) as searcher:
+        assert [searcher.document(name).text for name in ("before", "after", "last")] == 3 * ["tea"]
+        with pytest.raises(swiftlet.UnknownDocumentError):
+            searcher.document("undone")
+
+
 def test_a_damaged_index_gives_no_snapshot(index, tmp_path):
     (index / "index.faiss").write_bytes(b"")
     with pytest.raises(swiftlet.CorruptArtefactError, match=r"index\.faiss"):
