@@ -46,6 +46,8 @@ def snapshot(index: StrPath, out: StrPath, *, overwrite: bool = False) -> Manife
     index, out = path_of("index", index), path_of("out", out)
     if out.is_dir():
         raise InvalidArgumentError(f"{out} is a directory; name a file, such as {out}/index.tar")
+    if out.exists() and not out.is_file():  # reading a pipe or a device may never end
+        raise InvalidArgumentError(f"{out} is no regular file; choose another place")
     if out.exists() and not overwrite:
         raise InvalidArgumentError(
             f"{out} exists; choose another place or pass --overwrite (in Python overwrite=True)"

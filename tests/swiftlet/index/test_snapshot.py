@@ -1,5 +1,6 @@
 """Snapshots of an index that is written to."""
 
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -53,6 +54,17 @@ def test_a_snapshot_has_the_changes_of_one_moment_while_writes_and_merges_go_on(
     assert counts == sorted(counts)
     assert all(count % 2 == 0 for count in counts)
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [""] * 6 + [".tar"] * 5
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_snapshot_into_a_pipe_or_a_device_is_refused_without_reading_it(
+    index, tmp_path, overwrite
+):
+    os.mkfifo(pipe := tmp_path / "pipe")
+    for out in (pipe, Path("/dev/zero")):
+        with pytest.raises(swiftlet.InvalidArgumentError, match=f"^{out} is no regular file"):
+            swiftlet.snapshot(index, out, overwrite=overwrite)
+    assert {*tmp_path.iterdir()} == {index, pipe}
 
 
 def test_a_snapshot_replaces_nothing_unless_told_to(index, tmp_path):
