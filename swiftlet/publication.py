@@ -71,7 +71,7 @@ def _kind(artefact: Path) -> str | None:
     """The kind that a manifest names; a damaged manifest names none."""
     try:
         return str(json.loads((artefact / "manifest.json").read_bytes())["kind"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

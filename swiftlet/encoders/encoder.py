@@ -225,7 +225,7 @@ class OnnxEncoder:
             canonical = json.loads(path.read_bytes())
             texts = canonical["texts"]
             expected = np.array(canonical["embeddings"][self.precision], dtype=np.float32)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise CorruptArtefactError(f"{path} is not a list of canonical texts") from error
         if expected.shape != (len(texts), self.width):
             raise CorruptArtefactError(

@@ -147,7 +147,7 @@ class OnnxReranker:
             canonical = json.loads(path.read_bytes())
             expected = zip(canonical["pairs"], canonical["scores"][self.precision], strict=True)
             drifts = [abs(self.logit(*pair) - score) for pair, score in expected]
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise CorruptArtefactError(f"{path} is not a list of canonical pairs") from error
         except Exception as error:  # the base class of onnxruntime's errors
             raise CorruptArtefactError(

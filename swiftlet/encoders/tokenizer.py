@@ -20,6 +20,7 @@ _LONGEST_WORD_TOKENS = 32
 # tokenised in 3 microseconds instead of 26 (docs/results/smaller.md#tokenising).
 _MOST_WORDS = 1 << 15
 _LONGEST_KEPT_WORD = 48
+_UNKNOWN = "☃" * 200
 
 
 class Tokenizer:
@@ -33,6 +34,10 @@ class Tokenizer:
         self._keeps_end = truncation["direction"] == "left"
         self.num_special_tokens: int = tokenizer.num_special_tokens_to_add(is_pair=False)
         tokenizer.no_padding()
+        # Its file may have a stride that is longer than a text, at which the library panics.
+        tokenizer.enable_truncation(
+            self.max_tokens, strategy=truncation["strategy"], direction=truncation["direction"]
+        )
         self._truncating = tokenizer
         self._whole = tokenizers.Tokenizer.from_str(tokenizer.to_str())
         self._whole.no_truncation()
@@ -40,6 +45,7 @@ class Tokenizer:
         self._clean = cleaning_for(tokenizer)
         self._has_blanks = self._clean is not normalise
         self._ids_of_words: dict[str, list[int]] = {}
+        self._whole.encode(_UNKNOWN)  # an error without the token that stands for it
         whole = self._whole.encode("a")
         inner = [n for n, special in enumerate(whole.special_tokens_mask) if not special]
         self._before: list[int] = whole.ids[: inner[0]]

@@ -3,7 +3,7 @@
 import sys
 import weakref
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic
@@ -13,7 +13,7 @@ import numpy as np
 from swiftlet.encoders.encoder import Encoder
 from swiftlet.errors import ArtefactError, CorruptIndexError
 from swiftlet.index.changes.delta import Delta
-from swiftlet.index.changes.log import Changes
+from swiftlet.index.changes.log import CHANGES_FILE, Changes
 from swiftlet.index.columns.columns import COLUMN_FILES, COLUMNS_FOLDER, Columns
 from swiftlet.index.documents.passages import DocumentNumbers
 from swiftlet.index.documents.store import DocumentStore
@@ -33,6 +33,8 @@ DOCUMENTS_FILE = "documents.sqlite"
 PASSAGE_TO_DOCUMENT_FILE = "passage_to_document.npy"
 
 _HISTORY_CHARACTERS = 8
+
+_Identity = tuple[tuple[int, int], tuple[int, ...], int | None]
 
 
 def documents(directory: Path) -> Iterator[Document]:
@@ -70,7 +72,7 @@ class IndexDirectory:
         :raises CorruptArtefactError: When a file has been altered.
         """
         self._path, self._encoder, self._readers = path, encoder, readers
-        self._opened: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+        self._opened: _Identity | None = None
         self._damaged = self._is_rotten = False
         self._verified_at = monotonic()
         self._open()
@@ -111,17 +113,22 @@ class IndexDirectory:
         """Close the changes; the parts stay open as long as they are used."""
         self._changes.close()
 
-    def _follow(self, opened: tuple[tuple[int, ...], tuple[int, ...]] | None) -> bool:
+    def _follow(self, opened: _Identity | None) -> bool:
         """`refresh`, of the directory with this identity."""
         changed = False
         if self._damaged or opened not in (self._opened, None):
             manifest = read_manifest(self._path, "index")
-            # `swiftlet tune` changes the manifest, but leaves the directory where it is.
-            same = opened is not None and self._opened is not None and opened[0] == self._opened[0]
+            # `swiftlet tune` changes the manifest, but leaves the directory where it is; a first
+            # change makes the file of changes, and a snapshot that is unpacked replaces it.
+            same = False
+            if opened is not None and (before := self._opened) is not None:
+                same = opened[0] == before[0] and before[2] in (None, opened[2])
             if self._damaged or not same or manifest.content != self.manifest.content:
+                self._changes.close()  # SQLite would share files beside it with those in its place
                 self._open()
                 return True
-            self._opened, self.manifest, changed = opened, manifest, True
+            changed = manifest != self.manifest
+            self._opened, self.manifest = opened, manifest
         self._verify()
         if not self._changes.is_newer():
             return changed
@@ -203,14 +210,17 @@ class IndexDirectory:
         manifest.check_listed(self._path, *names)
         return Columns.open(self._path / COLUMNS_FOLDER, num_documents)
 
-    def _identity(self) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-        """The identities of the directory and of its manifest; None if there is none."""
+    def _identity(self) -> _Identity | None:
+        """The identities of the directory, its manifest and its changes; None if there is none."""
         try:
             directory, manifest = self._path.stat(), (self._path / FILE_NAME).stat()
         except OSError:
             return None
         of_manifest = manifest.st_dev, manifest.st_ino, manifest.st_mtime_ns, manifest.st_size
-        return (directory.st_dev, directory.st_ino), of_manifest
+        changes = None
+        with suppress(OSError):
+            changes = (self._path / CHANGES_FILE).stat().st_ino
+        return (directory.st_dev, directory.st_ino), of_manifest, changes
 
 
 def _document_numbers(path: Path, store: DocumentStore) -> DocumentNumbers:

@@ -46,6 +46,8 @@ def snapshot(index: StrPath, out: StrPath, *, overwrite: bool = False) -> Manife
     index, out = path_of("index", index), path_of("out", out)
     if out.is_dir():
         raise InvalidArgumentError(f"{out} is a directory; name a file, such as {out}/index.tar")
+    if out.exists() and not out.is_file():  # reading a pipe or a device may never end
+        raise InvalidArgumentError(f"{out} is no regular file; choose another place")
     if out.exists() and not overwrite:
         raise InvalidArgumentError(
             f"{out} exists; choose another place or pass --overwrite (in Python overwrite=True)"
@@ -83,11 +85,12 @@ def _write(archive: Path, index: Path, manifest: Manifest, working: Path) -> Non
             for part in (FILE_NAME, *manifest.files):
                 tar.add(file_of(index, part), f"{name}/{part}", recursive=False)
             _copy_changes(index, working, manifest)
+            # Unpacked over the index, the archive replaces its later changes: these are in a log
+            # that SQLite would take for the log of the file below, by an index in shared memory.
+            for suffix in ("-wal", "-shm"):
+                tar.addfile(tarfile.TarInfo(f"{name}/{CHANGES_FILE}{suffix}"))
             for part in (CHANGES_FILE, LAST_FILE):
                 tar.add(working / part, f"{name}/{part}")
-            # Unpacked over the index, the archive replaces its later changes: these are in a log
-            # that SQLite would take for the log of the file above.
-            tar.addfile(tarfile.TarInfo(f"{name}/{CHANGES_FILE}-wal"))
         disk.sync(file)
 
 

@@ -54,6 +54,14 @@ def test_an_empty_folder_is_as_good_as_none(tmp_path):
     assert (target / "content").read_text() == "one"
 
 
+def test_an_artefact_with_a_manifest_that_is_nested_too_deeply_is_overwritten(tmp_path):
+    target = tmp_path / "artefact"
+    write(target, "one")
+    (target / "manifest.json").write_text("[" * 100_000)
+    write(target, "two", overwrite=True)
+    assert (target / "content").read_text() == "two"
+
+
 def test_a_folder_that_is_no_artefact_is_never_overwritten(tmp_path):
     home = tmp_path / "home"
     home.mkdir()

@@ -14,7 +14,7 @@ from swiftlet.address import Address
 from swiftlet.arguments import StrPath, place_of, whole_number
 from swiftlet.encoders.encoder import directory_of
 from swiftlet.errors import ArtefactError, RetrievalError, StorageError, UnfinishedWriteError
-from swiftlet.index.changes.log import Change, Changes, ChangesWriter
+from swiftlet.index.changes.log import CHANGES_FILE, Change, Changes, ChangesWriter
 from swiftlet.index.directory import DOCUMENTS_FILE
 from swiftlet.index.documents.store import DocumentStore
 from swiftlet.index.server import server_at
@@ -194,6 +194,7 @@ class IndexWriter(Writer):
             self._is_current = not isinstance(error, UnfinishedWriteError)
             raise
         files.note(found)
+        files.log = files.log_now()
         self._is_current = True
 
     def _publish(self, artefact: Path, last: int, before: Mapping[str, object]) -> None:
@@ -215,14 +216,16 @@ class IndexWriter(Writer):
             self._open()
 
     def _current(self) -> "_Files":
-        """The files of the index as it is now: opened again after an error, or in another place.
+        """The files of the index as it is now: opened again after an error, or if replaced.
 
         :raises RetrievalError: When the writer is closed.
         :raises ArtefactError: When there is no index any more, or it is damaged.
         """
         if self._closed:
             raise RetrievalError("the writer is closed: open the index again")
-        if is_other := self._files.identity != _identity(self.index):
+        files = self._files
+        if is_other := files.identity != _identity(self.index) or files.log != files.log_now():
+            files.close_log()  # SQLite would share files beside it with the log in its place
             load_manifest(self.index, "index")
         if is_other or not self._is_current:
             self._open()
@@ -252,6 +255,9 @@ class _Files:
         :raises ArtefactError: When the index is damaged.
         """
         self.identity = _identity(index)
+        self._index = index
+        self.log = self.log_now()
+        """The identity of the file of changes, which a snapshot may replace that is unpacked."""
         self.manifest = read_manifest(index, "index")
         self.changes = Changes(index, self.manifest)
         self.file = ChangesWriter(index, self.manifest.content)
@@ -268,6 +274,10 @@ class _Files:
     @property
     def num_documents(self) -> int:
         return self.store.num_documents - self.num_touched + sum(self._exists_now.values())
+
+    def log_now(self) -> tuple[int, int] | None:
+        """The identity of the file of changes that is in the index now."""
+        return _identity(self._index / CHANGES_FILE)
 
     def has(self, document_id: str) -> bool:
         """Whether there is a document with this id now."""
@@ -301,10 +311,10 @@ class _Files:
         self.changes.close()
 
 
-def _identity(directory: Path) -> tuple[int, int] | None:
-    """What tells a directory from another one in its place; None if there is none."""
+def _identity(path: Path) -> tuple[int, int] | None:
+    """What tells a directory or file from another one in its place; None if there is none."""
     try:
-        status = directory.stat()
+        status = path.stat()
     except OSError:
         return None
     return status.st_dev, status.st_ino

@@ -149,6 +149,7 @@ def test_an_encoder_with_drifting_canonical_embeddings_is_refused(altered_encode
     [
         ("[]", "is not a list of canonical texts"),
         ("{", "is not a list of canonical texts"),
+        ("[" * 100_000, "is not a list of canonical texts"),
         ('{"texts": ["a"], "embeddings": {}}', "is not a list of canonical texts"),
         (
             '{"texts": ["a"], "embeddings": {"fp32": [[1], [1, 2]], "int8": [[1], [1, 2]]}}',

@@ -1,5 +1,7 @@
 import json
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import pytest
 import tokenizers
@@ -125,12 +127,29 @@ def test_threads_share_a_tokenizer(tokenizer):
         assert list(pool.map(tokenizer.encode, texts)) == [tokenizer.encode(text) for text in texts]
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b"\xff\x00", None, "no truncation", "missing"])
+def forged(path: Path, **changes: Any) -> Path:
+    """A tokenizer.json with some fields of `truncation` and `model` changed."""
+    fields = json.loads((DEFAULT_ENCODER / TOKENIZER_FILE).read_text())
+    for part, values in changes.items():
+        fields[part] = values if values is None else {**fields[part], **values}
+    path.write_text(json.dumps(fields))
+    return path
+
+
+def test_a_stride_that_is_longer_than_a_text_has_no_effect(tmp_path):
+    path = forged(tmp_path / "tokenizer.json", truncation={"max_length": 10, "stride": 10})
+    assert len(Tokenizer.load(path).encode("tea and bread " * 1_000)) == 10
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b"\xff\x00", None, "no truncation", "no unknown words", "missing"]
+)
 def test_a_file_that_is_no_tokenizer_is_refused_by_name(tmp_path, content):
     path = tmp_path / "tokenizer.json"
     if content == "no truncation":
-        fields = json.loads((DEFAULT_ENCODER / TOKENIZER_FILE).read_text())
-        path.write_text(json.dumps({**fields, "truncation": None}))
+        forged(path, truncation=None)
+    elif content == "no unknown words":
+        forged(path, model={"unk_token": "[NOT IN THE VOCABULARY]"})
     elif content is None:
         path.mkdir()
     elif isinstance(content, bytes):

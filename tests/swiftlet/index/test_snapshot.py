@@ -1,5 +1,6 @@
 """Snapshots of an index that is written to."""
 
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -55,6 +56,17 @@ def test_a_snapshot_has_the_changes_of_one_moment_while_writes_and_merges_go_on(
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [""] * 6 + [".tar"] * 5
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_snapshot_into_a_pipe_or_a_device_is_refused_without_reading_it(
+    index, tmp_path, overwrite
+):
+    os.mkfifo(pipe := tmp_path / "pipe")
+    for out in (pipe, Path("/dev/zero")):
+        with pytest.raises(swiftlet.InvalidArgumentError, match=f"^{out} is no regular file"):
+            swiftlet.snapshot(index, out, overwrite=overwrite)
+    assert {*tmp_path.iterdir()} == {index, pipe}
+
+
 def test_a_snapshot_replaces_nothing_unless_told_to(index, tmp_path):
     out = tmp_path / "index.tar"
     swiftlet.snapshot(index, out)
@@ -89,6 +101,32 @@ def test_a_snapshot_is_restored_over_an_index_of_which_the_writer_was_killed(ind
         assert searcher.change == puts
         with pytest.raises(swiftlet.UnknownDocumentError):
             searcher.document("after 0")
+
+
+def test_a_snapshot_unpacked_over_an_open_index_is_followed_and_loses_no_later_write(
+    index, tmp_path
+):
+    """The files of the changes are replaced, the directory is not."""
+    with swiftlet.write(index) as writer, swiftlet.open(index) as searcher:
+        writer.put([{"id": "before", "text": "tea"}])
+        swiftlet.snapshot(index, tmp_path / "index.tar")
+        writer.put([{"id": "undone", "text": "tea"}])
+        searcher.refresh()
+        assert searcher.document("undone")
+        restored(tmp_path / "index.tar", tmp_path)
+        assert searcher.refresh()
+        assert (searcher.change, searcher.document("before").text) == (1, "tea")
+        with pytest.raises(swiftlet.UnknownDocumentError):
+            searcher.document("undone")
+        assert writer.put([{"id": "after", "text": "tea"}]).change == 2
+        searcher.refresh()
+        assert searcher.document("after")
+        writer.put([{"id": "last", "text": "tea"}])
+        assert writer.compact()
+    with swiftlet.open(index) as searcher:
+        assert [searcher.document(name).text for name in ("before", "after", "last")] == 3 * ["tea"]
+        with pytest.raises(swiftlet.UnknownDocumentError):
+            searcher.document("undone")
 
 
 def test_a_damaged_index_gives_no_snapshot(index, tmp_path):
