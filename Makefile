@@ -9,6 +9,7 @@
 # make again  run only the tests that failed last, one at a time
 # make crash HOURS=1  walk all points at which a crash or a fault may strike, then random histories
 # make explore   property tests with new random examples
+# make fuzz HOURS=1   the same for the readers of files, in turns until the hours are over
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -33,12 +34,15 @@ DOCKER_BUILD ?=
 HOURS ?= 1
 CRASH ?=
 
+# For `make fuzz`: FUZZ takes options of `python -m tests.fuzz`.
+FUZZ ?=
+
 # For `make release`: VERSION, and options of deploy/release.py, such as --no-image.
 VERSION ?=
 RELEASE ?=
 
-.PHONY: image test-image sbom dist release demo docs test check loadtest lint format tests soak again crash explore \
-	constraints clean
+.PHONY: image test-image sbom dist release demo docs test check loadtest lint format tests soak again crash fuzz \
+	explore constraints clean
 
 demo: $(VENV)/base
 	@$(BIN)/swiftlet demo --directory .demo --port $(PORT)
@@ -69,6 +73,9 @@ again: $(VENV)/dev
 
 crash: $(VENV)/dev
 	$(BIN)/python -m tests.crashes --hours $(HOURS) $(CRASH)
+
+fuzz: $(VENV)/dev
+	$(BIN)/python -m tests.fuzz --hours $(HOURS) $(FUZZ)
 
 explore: $(VENV)/dev
 	$(BIN)/python -m pytest -n 2 -p no:tests.lanes -m 'not soak' --hypothesis-profile explore \

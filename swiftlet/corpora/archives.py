@@ -1,6 +1,7 @@
 """Zip archives of files."""
 
 import shutil
+import struct
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,11 @@ from swiftlet.errors import CollectionError
 
 ZIP = ".zip"
 _OF_MACOS = "__MACOSX"
+_ERRORS = (
+    BadZipFile, NotImplementedError, RuntimeError, EOFError, ValueError, LookupError, OverflowError,
+    struct.error,
+)  # fmt: skip
+"""What a damaged archive raises."""
 
 
 @contextmanager
@@ -57,7 +63,7 @@ def _extract(path: Path, root: Path, skipped: SkippedLines | None) -> None:
                 )
             root.mkdir()
             targets = Counter(archive.extract(each, root) for each in members)
-    except (BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
+    except _ERRORS as error:
         raise CollectionError(path, f"cannot be read as a zip archive: {error}") from error
     for target, count in targets.items():
         if count > 1 and skipped is not None and Path(target).is_file():

@@ -52,6 +52,9 @@ _CONTAINERS = (
     "address", "article", "blockquote", "body", "center", "details", "div", "fieldset", "figure",
     "hgroup", "main", "search", "section", "dd", "li", "td", "th",
 )  # fmt: skip
+_LOST_ALONE = ("article", "main", "section")
+"""Containers of which the package loses a text that stands in no block."""
+
 _FORMS = {
     "fieldset": "div", "figcaption": "p", "figure": "div", "hgroup": "div", "legend": "p",
     "search": "div", "textarea": "p",
@@ -207,7 +210,13 @@ def _prepare(tree: Any) -> None:
             _show_alternative(element)
         elif _is_apart(element):
             element.text = f"^{element.text or ''}"
+    for element in tree.xpath("//td//blockquote|//th//blockquote"):  # its text would be lost
+        element.tag = "div"
+    for element in [*tree.iter("code", "kbd", "samp", "tt")]:  # what follows them would be lost
+        etree.strip_tags(element, *_WITHIN_LINES)
     etree.strip_tags(tree, *_DROPPED)
+    for element in tree.iter():  # many texts in a row, which that leaves, take the package long
+        element.text, element.tail = element.text, element.tail
     for element in [*tree.iter(*_DROPPED_IF_BLANK)]:
         if not element.text_content().strip() and element.find(".//img[@alt]") is None:
             element.drop_tag()
@@ -221,7 +230,8 @@ def _set_apart(element: Any) -> None:
             runs[-1][1].append(child)
         else:
             runs.append((child, []))
-    if len(runs) == 1 and not any(child.tag == "br" for child in element):
+    is_one = len(runs) == 1 and not any(child.tag == "br" for child in element)
+    if is_one and element.tag not in _LOST_ALONE:
         return
     for block, children in runs:
         text = (element.text if block is None else block.tail) or ""

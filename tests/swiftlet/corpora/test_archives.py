@@ -117,3 +117,10 @@ def test_nothing_is_written_outside_the_copy(tmp_path):
     out = zipped(tmp_path / "out.zip", {"../../escaped.txt": "text", "b.txt": "b"})
     assert sorted(ids(out)) == ["b.txt", "escaped.txt"]
     assert not [*tmp_path.rglob("escaped.txt")]
+
+
+def test_a_file_without_a_name_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    path = zipped(tmp_path / "a.zip", {"a.txt": "Ferns."})
+    path.write_bytes(path.read_bytes().replace(b"a.txt", b"\0.txt"))  # a name ends at a NUL
+    with pytest.raises(CollectionError, match="cannot be read as a zip archive: "):
+        ids(path)

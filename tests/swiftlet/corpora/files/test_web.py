@@ -1,9 +1,11 @@
 """The text of web pages as they are shown, without the signs of Markdown in names."""
 
+import itertools
+import re
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from swiftlet.corpora.files.web import web_parts, without_escapes
@@ -232,8 +234,52 @@ def test_any_page_is_read_without_an_error(pieces: list[str]) -> None:
             page += f"</{open_tags.pop()}>"
         else:
             page += piece
+    assume(4 * page.count("\0") <= len(page))  # else it is no text, and is refused
     for part in web_parts(Path("page.html"), page.encode()):
         assert part.text.strip()
+
+
+def within(name: str, content: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    return st.lists(content, min_size=1, max_size=3).map(
+        lambda parts: f"<{name}>{''.join(parts)}</{name}>"
+    )
+
+
+def one_of(names: str, content: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    return st.one_of([within(name, content) for name in names.split()])
+
+
+# As the HTML standard nests elements; a @ becomes a word of its own.
+LINES = st.recursive(
+    st.just(" @ "), lambda inner: one_of("b code em kbd span sub", inner), max_leaves=3
+)
+BLOCKS = st.recursive(
+    one_of("p h2 h3", LINES) | within("pre", st.just(" @ ")),
+    lambda blocks: st.one_of(
+        one_of("div section blockquote figure", blocks | LINES),
+        one_of("ul ol", within("li", blocks | LINES)),
+        within("table", within("tr", within("td", blocks | LINES))),
+        within("dl", st.tuples(within("dt", LINES), within("dd", blocks | LINES)).map("".join)),
+        within("details", st.tuples(within("summary", LINES), blocks | LINES).map("".join)),
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=20)
+@given(st.lists(BLOCKS | LINES, max_size=4))
+@example([" @ <code> @  @  @  @ </code> @ "])
+@example(["<p><code><b> @ </b></code> @ </p>"])
+@example(
+    ["<table><tr><td><blockquote><p> @ </p></blockquote><p> @ <b> @  @ </b></p></td></tr></table>"]
+)
+@example(["<section> @ </section>", "<b> @  @  @  @  @  @  @ </b>"])
+def test_all_words_of_a_page_are_read(pieces: list[str]) -> None:
+    count, numbers = "".join(pieces).count("@"), itertools.count()
+    page = re.sub("@", lambda _: f"word{next(numbers)}x", "".join(pieces))
+    parts = web_parts(Path("page.html"), f"<html><body>{page}<p>The end.</p></body>".encode())
+    text = "".join(part.text for part in parts)
+    assert [number for number in range(count) if f"word{number}x" not in text] == []
 
 
 @pytest.mark.parametrize(
