@@ -108,6 +108,7 @@ def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = None) 
                 index=settings.index,
                 document_encoder=settings.document_encoder,
                 threads=settings.encode_threads,
+                most_passages=settings.max_passages,
             )
             stack.callback(writing.close)
             unread, turns = UnreadAnswers(), Turns()
