@@ -29,6 +29,7 @@ from service.wire.openapi import openapi_of, problems
 from service.wire.problems import MissingKeyError, WrongKeyError
 from service.wire.refusals import add_problem_handlers
 from service.wire.requests import Limits
+from service.wire.turns import Turns
 
 if TYPE_CHECKING:  # its packages come with an extra
     from service.sight.tracing import Tracing
@@ -43,6 +44,7 @@ def create_app(
     executor: SearchExecutor,
     metrics: Metrics,
     unread: UnreadAnswers | None = None,
+    turns: Turns | None = None,
     access_log: bool = False,
     reloader: Reloader | None = None,
     writing: Writing | None = None,
@@ -59,6 +61,7 @@ def create_app(
     `write_key`.
 
     :param unread: The connections with answers that clients have not read yet.
+    :param turns: What heads and bodies take on the event loop, on connections and in routes.
     """
     app = FastAPI(
         title="Swiftlet",
@@ -73,7 +76,9 @@ def create_app(
         telemetry={"tracing": False, "metrics": False, "logs": False},
         generate_unique_id_function=lambda route: route.name,
     )
-    app.state.service = service = Service(state, executor, limits, unread or UnreadAnswers())
+    app.state.service = service = Service(
+        state, executor, limits, unread or UnreadAnswers(), turns or Turns()
+    )
     app.state.metrics = metrics
     add_problem_handlers(app)
     # FastAPI tries one router after the other, so the most frequent routes come first.
@@ -110,6 +115,7 @@ def create_app(
     app.add_middleware(
         RequestContextMiddleware,
         state=state,
+        turns=service.turns,
         metrics=metrics,
         access_log=access_log,
         tracing=tracing,

@@ -12,9 +12,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.live.state import ServiceState
 from service.sight.metrics import CLIENT_LEFT, UNKNOWN_ROUTE, Metrics
-from service.wire.body import check_fields
 from service.wire.context import RequestContext
-from service.wire.problems import InvalidRequestError, NotReadyError, problem_response
+from service.wire.problems import NotReadyError, problem_response
+from service.wire.turns import Turns
 
 if TYPE_CHECKING:  # its packages come with an extra
     from service.sight.tracing import Tracing
@@ -45,12 +45,13 @@ class RequestContextMiddleware:
         app: ASGIApp,
         *,
         state: ServiceState,
+        turns: Turns,
         metrics: Metrics,
         access_log: bool,
         tracing: "Tracing | None",
     ) -> None:
         self._app = app
-        self._state = state
+        self._state, self._turns = state, turns
         self._metrics = metrics
         self._access_log = access_log
         self._tracing = tracing
@@ -85,10 +86,10 @@ class RequestContextMiddleware:
         self._metrics.in_flight.inc()
         try:
             try:
-                check_fields(scope["query_string"].count(b"&") + 1, "query string", "parameters")
+                head_bytes = sum(len(name) + len(value) for name, value in headers)
+                head_bytes += len(scope["raw_path"]) + len(scope["query_string"])
+                await self._turns.take(head_bytes)
                 await self._app(scope, receive, send_with_headers)
-            except InvalidRequestError as error:
-                await problem_response(error, context)(scope, receive, send_with_headers)
             except ClientDisconnect:
                 pass  # no client is left to answer
             except asyncio.CancelledError as error:

@@ -34,6 +34,7 @@ from service.sight.logs import begin_log
 from service.sight.metrics import Metrics
 from service.wire.connection import UnreadAnswers, bounded_connection
 from service.wire.keys import ApiKey
+from service.wire.turns import Turns
 from swiftlet.errors import ArtefactError, InvalidArgumentError
 from swiftlet.extras import extra
 from swiftlet.index.document_encoder import document_encoder_of
@@ -107,15 +108,17 @@ def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = None) 
                 index=settings.index,
                 document_encoder=settings.document_encoder,
                 threads=settings.encode_threads,
+                most_passages=settings.max_passages,
             )
             stack.callback(writing.close)
-            unread = UnreadAnswers()
+            unread, turns = UnreadAnswers(), Turns()
             app = create_app(
                 state,
                 limits=settings.limits,
                 executor=executor,
                 metrics=Metrics(registry),
                 unread=unread,
+                turns=turns,
                 access_log=settings.access_log,
                 reloader=reloader,
                 writing=writing,
@@ -129,6 +132,7 @@ def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = None) 
                 head_timeout_ms=settings.body_timeout_ms,
                 write_timeout_ms=settings.write_timeout_ms,
                 unread=unread,
+                turns=turns,
                 most_files=most_files,
             )
             config = uvicorn.Config(

@@ -102,6 +102,7 @@ class Settings(BaseSettings):
     max_embeddings: Count = _LIMITS.max_embeddings
     max_search_body_bytes: Count = _LIMITS.max_search_body_bytes
     max_documents: Count = _LIMITS.max_documents
+    max_passages: Count = _LIMITS.max_passages
     max_body_bytes: Count = _LIMITS.max_body_bytes
     max_unread_bytes: Count = _LIMITS.max_unread_bytes
     write_timeout_ms: Count = 10_000

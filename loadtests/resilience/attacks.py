@@ -29,21 +29,26 @@ _VALUES = [{"_id": "a", "text": "b", "metadata": {"c": [[[1]]] * 16_000}}]
 _LONG_QUERIES = json.dumps({"queries": ["how is bread made " * 550] * 64}).encode()
 _TEXTS = json.dumps({"input": [f"how is bread {number} made" for number in range(2_048)]}).encode()
 _PARAMETERS = "&".join(f"a{number}=1" for number in range(6_500))
+_ESCAPED = "&".join(f"a{number}={'%41' * 330}" for number in range(63))
+_CONDITIONS = json.dumps({"query": "a", "filter": {"a": {"any": [*range(2_000)]}}}).encode()
+_MANY = 40
 
 WAYS = {
     "none": (search("how is bread made"), 0),
-    "bodies of 4 MB full of tiny arrays": (Request("batch", "/search/batch", _TINY_ARRAYS), 8),
-    "searches with top_k 1000": (Request("single", "/search", _MANY_HITS), 8),
+    "bodies of 4 MB full of tiny arrays": (Request("batch", "/search/batch", _TINY_ARRAYS), _MANY),
+    "searches with top_k 1000": (Request("single", "/search", _MANY_HITS), _MANY),
     "more searches than fit into the queue": (search("how is bread made"), 400),
-    "puts of 300,000 fields": (Request("put", "/documents", _FIELDS, "PUT", key=_KEY), 8),
+    "puts of 300,000 fields": (Request("put", "/documents", _FIELDS, "PUT", key=_KEY), _MANY),
     "puts of 32,000 lists": (
         Request("put", "/documents", json.dumps({"documents": _VALUES}).encode(), "PUT", key=_KEY),
-        8,
+        _MANY,
     ),
-    "filters of 900,000 values": (Request("delete", "/documents/delete", _FILTER, key=_KEY), 8),
-    "batches of long queries": (Request("batch", "/search/batch", _LONG_QUERIES), 1),
-    "2,048 texts to embed": (Request("embed", "/v1/embeddings", _TEXTS), 1),
-    "6,500 parameters": (Request("link", f"/search?{_PARAMETERS}", method="GET"), 8),
+    "filters of 900,000 values": (Request("delete", "/documents/delete", _FILTER, key=_KEY), _MANY),
+    "batches of long queries": (Request("batch", "/search/batch", _LONG_QUERIES), _MANY),
+    "2,048 texts to embed": (Request("embed", "/v1/embeddings", _TEXTS), _MANY),
+    "6,500 parameters": (Request("link", f"/search?{_PARAMETERS}", method="GET"), _MANY),
+    "escaped parameters": (Request("link", f"/search?{_ESCAPED}", method="GET"), _MANY),
+    "filters of 2,000 values": (Request("single", "/search", _CONDITIONS), _MANY),
 }
 """Each attack: its request, and how many clients send it."""
 

@@ -16,6 +16,7 @@ from service.wire.body import json_response
 from service.wire.connection import UnreadAnswers
 from service.wire.problems import NotReadyError, QueueFullError
 from service.wire.requests import Limits
+from service.wire.turns import Turns
 from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.search.searcher import Searcher
 from swiftlet.types import Embeddings
@@ -119,6 +120,7 @@ class Service:
     executor: SearchExecutor
     limits: Limits
     unread: UnreadAnswers
+    turns: Turns
 
     def check(self, *, refuses_overload: bool = False) -> None:
         """Refuse a request that cannot be answered now, before its body is read.

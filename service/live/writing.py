@@ -2,16 +2,18 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cache, partial
+from itertools import islice
 from operator import methodcaller
 from pathlib import Path
 from threading import Event, Lock, Thread
 from time import perf_counter
 from typing import Any, TypeVar
 
+import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from service.admission.low_priority import LowPriorityProcess
@@ -21,25 +23,28 @@ from swiftlet.address import Address
 from swiftlet.corpora.rows import documents_of_rows
 from swiftlet.errors import (
     ArtefactError,
+    CollectionError,
     ReadOnlyStorageError,
     RetrievalError,
     StorageError,
     UnfinishedWriteError,
     UnknownDocumentError,
 )
-from swiftlet.index.changes.log import CHANGES_FILE, Change
+from swiftlet.index.changes.log import CHANGES_FILE
 from swiftlet.index.columns.filters import Filter
 from swiftlet.index.updates.directory_writer import write
 from swiftlet.index.updates.merge import merge_changes
-from swiftlet.index.updates.writer import Changed, Preparation, Writer
-from swiftlet.manifest import Manifest
+from swiftlet.index.updates.writer import Changed, Preparation, Writer, changes_of, texts_of
 from swiftlet.search.searcher import Searcher
 from swiftlet.servers.writer import told
-from swiftlet.types import Document
+from swiftlet.types import Document, Embeddings, Span
 
 _SECONDS_BETWEEN_LOOKS = 0.25
 _SECONDS_AFTER_FAILURE = 60
 _MOST_WAITING = 16
+_CHARACTERS_AT_ONCE, _TEXTS_AT_ONCE = 1 << 16, 128
+"""What a put has split and encoded before others have their turn; a longer document is split whole.
+"""
 
 Result = TypeVar("Result")
 
@@ -61,13 +66,16 @@ class Writing:
         index: Path | Address,
         document_encoder: Path | None,
         threads: int,
+        most_passages: int,
     ) -> None:
         """Write to `index`, which may be a link or an address; the first write opens it.
 
         :param threads: Threads that encode.
+        :param most_passages: Of a document that is put.
         """
         self._state, self._index = state, index
         self._document_encoder, self._threads = document_encoder, threads
+        self._most_passages = most_passages
         self._writer: Writer | None = None
         self._waiting = 0
         self._thread = ThreadPoolExecutor(1, "write")
@@ -123,7 +131,7 @@ class Writing:
     async def put(self, documents: Sequence[Mapping[str, Any]]) -> Changed:
         """Add or replace documents, all or none; an error says what is known of the write.
 
-        :raises CollectionError: When a document is bad, or an id comes twice.
+        :raises CollectionError: When a document is bad or too long, or an id comes twice.
         :raises WriteRefusedError: When the index cannot be written by this service.
         :raises QueueFullError: When too many writes wait.
         :raises StorageError: When the file system refuses.
@@ -133,8 +141,25 @@ class Writing:
         """
         with self._turn():
             manifest = await self._on(self._thread, self._use, methodcaller("manifest"))
-            changes = await self._on(self._encodings, self._prepared, documents, manifest)
-            append = methodcaller("append", changes, manifest)
+            rows = documents_of_rows(documents)
+            found: list[Document] = await self._on(self._encodings, list, rows)
+            spans: list[tuple[Span, ...]] = []
+            for batch in _batches(found):
+                spans += await self._encoded(
+                    Preparation.spans, batch, manifest, self._most_passages + 1
+                )
+            for row, places in enumerate(spans, 1):
+                if len(places) > (most := self._most_passages):
+                    problem = f"the text has more than {most} passages, which is the limit"
+                    raise CollectionError("documents", f"{problem}: split the document", row)
+            # In pieces, between which other documents are encoded.
+            texts, embeddings = texts_of(found, spans), list[Embeddings]()
+            while piece := [*islice(texts, _TEXTS_AT_ONCE)]:
+                embeddings.append(await self._encoded(Preparation.embed, piece, manifest))
+
+            def append(writer: Writer) -> Changed:
+                return writer.append(changes_of(found, spans, np.concatenate(embeddings)), manifest)
+
             changed: Changed = await self._on(self._thread, self._write, "put", append)
         return changed
 
@@ -199,13 +224,12 @@ class Writing:
         except ArtefactError as error:  # such as another document encoder
             raise WriteRefusedError(str(error)) from error
 
-    def _prepared(
-        self, documents: Sequence[Mapping[str, Any]], manifest: Manifest
-    ) -> Sequence[Change]:
-        found = [*documents_of_rows(documents)]
+    async def _encoded(self, method: Callable[..., Any], *arguments: Any) -> Any:
+        """What a method of `Preparation` gives, in the process that encodes."""
         place = self._document_encoder, self._threads
-        changes: Sequence[Change] = self._encoder.call(_prepare, *place, found, manifest)
-        return changes
+        return await self._on(
+            self._encodings, self._encoder.call, _prepare, *place, method, *arguments
+        )
 
     def _use(self, use: Callable[[Writer], Result]) -> Result:
         try:
@@ -325,7 +349,20 @@ def _preparation(document_encoder: Path | None, threads: int) -> Preparation:
 
 
 def _prepare(
-    document_encoder: Path | None, threads: int, documents: Sequence[Document], manifest: Manifest
-) -> list[Change]:
+    document_encoder: Path | None, threads: int, method: Callable[..., Any], *arguments: Any
+) -> Any:
     """Runs in the process that encodes, which keeps the encoder."""
-    return _preparation(document_encoder, threads).changes(documents, manifest)
+    return method(_preparation(document_encoder, threads), *arguments)
+
+
+def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
+    """Documents in batches, each of which ends when it has enough characters."""
+    batch, characters = list[Document](), 0
+    for document in documents:
+        batch.append(document)
+        characters += len(document.text)
+        if characters >= _CHARACTERS_AT_ONCE:
+            yield batch
+            batch, characters = [], 0
+    if batch:
+        yield batch

@@ -21,6 +21,7 @@ from service.wire.answers import (
     RerankerAnswer,
     SuggestAnswer,
 )
+from service.wire.body import JsonRoute
 from service.wire.context import STAGES
 from service.wire.openapi import problems
 from service.wire.problems import DeadlineError, QueueFullError
@@ -54,7 +55,12 @@ _VERSIONS = {
     },
 }
 
-router = APIRouter()
+
+class _StoredRoute(JsonRoute):
+    refuses_overload = False
+
+
+router = APIRouter(route_class=_StoredRoute)
 
 
 class FacetParameters(LinkModel):

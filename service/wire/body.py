@@ -44,9 +44,10 @@ async def beside_loop(function: Callable[..., Result], *arguments: Any) -> Resul
 
 
 class JsonRoute(APIRoute):
-    """A route with a JSON body of any Content-Type, within the limits of the service.
+    """A route with a JSON body of any Content-Type, or none, within the limits of the service.
 
-    Requests without the key, or that cannot be answered now, are refused before their body is read.
+    Requests without the key, or that cannot be answered now, are refused before their parameters
+    are parsed and their body is read.
     """
 
     key: ApiKey | None = None
@@ -74,15 +75,18 @@ class JsonRoute(APIRoute):
             service = request.app.state.service
             if self.key is not None:
                 await self.key(request)
+            parameters = request.scope["query_string"].count(b"&") + 1
+            check_fields(parameters, "query string", "parameters")
             service.check(refuses_overload=self.refuses_overload)
             if has_body:
                 limits = service.limits
                 max_bytes = min(getattr(limits, self.limit), limits.max_body_bytes)
                 body = await _read(request, max_bytes, limits.body_timeout_ms) or self.empty
-                value = None
-                if len(body) > SMALL_BODY_BYTES:
+                value, is_small = None, len(body) <= SMALL_BODY_BYTES
+                if not is_small:
                     value = await beside_loop(parse_large, body, self.most_values, self.remedy)
-                elif body:
+                await service.turns.take(len(body))
+                if body and is_small:
                     value = parse(body)
                 if isinstance(value, dict):
                     check_fields(len(value), "body", "fields")

@@ -1,10 +1,13 @@
 """Connections: limits of request heads and of unread answers."""
 
 from asyncio import TimerHandle
+from functools import partial
 from sys import maxsize
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from service.wire.turns import BYTES_AT_ONCE, Turns
 
 MAX_HEAD_BYTES = 65_536
 MAX_PIPELINED = 512
@@ -27,6 +30,7 @@ def bounded_connection(
     head_timeout_ms: int,
     write_timeout_ms: int,
     unread: UnreadAnswers,
+    turns: Turns,
     most_files: int = maxsize,
 ) -> type[HttpToolsProtocol]:
     """The server's protocol, with time limits for request heads and for reading answers.
@@ -38,6 +42,7 @@ def bounded_connection(
         "head_timeout_ms": head_timeout_ms,
         "write_timeout_ms": write_timeout_ms,
         "unread": unread,
+        "turns": turns,
     }
     return type("Connection", (BoundedConnection,), bounds)
 
@@ -53,7 +58,8 @@ class BoundedConnection(HttpToolsProtocol):
     head_timeout_ms: int
     write_timeout_ms: int
     unread: UnreadAnswers
-    _head_bytes = 0
+    turns: Turns
+    _head_bytes = _held = 0
     _is_in_head = False
     _head_timer: TimerHandle | None = None
     _write_timer: TimerHandle | None = None
@@ -84,14 +90,29 @@ class BoundedConnection(HttpToolsProtocol):
         super().resume_writing()
 
     def data_received(self, data: bytes) -> None:
+        """Read on; in a turn of its own, if there is much, or much of a head."""
+        if self._held or self._head_bytes + len(data) > BYTES_AT_ONCE:
+            self.flow.pause_reading()
+            self._held += 1
+            self.turns.call(partial(self._read_held, data))
+        else:
+            self._read(data)
+
+    def _read_held(self, data: bytes) -> None:
+        self._held -= 1
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
+            self._read(data)
+
+    def _read(self, data: bytes) -> None:
         """Read on, or refuse a head that is too long."""
         # uvicorn sets `scope` when a head begins, and `cycle` when it is complete.
         cycle = self.cycle
         in_body = cycle is not None and cycle.more_body and cycle.scope is self.scope
         room = MAX_HEAD_BYTES - self._head_bytes
         if len(data) > room > 0 and not in_body:
-            self.data_received(data[:room])
-            self.data_received(data[room:])
+            self._read(data[:room])
+            self._read(data[room:])
             return
         if self.transport.is_closing():
             return

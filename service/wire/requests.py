@@ -54,6 +54,7 @@ class Limits(BaseModel):
     max_embeddings: int = 2_048
     max_search_body_bytes: int = SMALL_BODY_BYTES
     max_documents: int = 1_000
+    max_passages: int = 10_000
     max_body_bytes: int = 4 * MEBIBYTE
     max_unread_bytes: int = 64 * MEBIBYTE
     body_timeout_ms: int = 5_000

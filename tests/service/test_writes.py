@@ -1,5 +1,6 @@
 """Documents are put and deleted while the service answers searches."""
 
+import asyncio
 import os
 import re
 import resource
@@ -8,7 +9,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from pathlib import Path
 from threading import Event
@@ -17,11 +18,16 @@ from typing import Any
 import httpx
 import psutil
 import pytest
+from prometheus_client import CollectorRegistry
 
+from service.live import writing as writing_module
+from service.live.state import ServiceState
+from service.live.writing import Writing
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
-from swiftlet.errors import ArtefactError
+from swiftlet.errors import ArtefactError, CollectionError
 from swiftlet.index.building.build import BuildSettings, build_index
 from swiftlet.manifest import read_manifest
+from swiftlet.search.searcher import Searcher
 from swiftlet.types import Document
 from tests.polling import wait_until
 from tests.service.conftest import Server, running, start
@@ -197,6 +203,31 @@ def test_too_many_documents_are_refused(server):
     answer = put(server, *[{"_id": "a", "text": "b"}] * 1001)
     assert answer.status_code == 413
     assert "a list of 1 to 1000 objects" in answer.json()["detail"]
+
+
+def test_a_short_document_does_not_wait_until_a_long_one_is_encoded(index, monkeypatch):
+    monkeypatch.setattr(writing_module, "_TEXTS_AT_ONCE", 1)
+    ended = []
+
+    async def write(writing: Writing) -> None:
+        async def put_one(name: str, num_words: int) -> None:
+            await writing.put([{"_id": name, "text": "word " * num_words}])
+            ended.append(name)
+
+        await asyncio.gather(put_one("long", 2_000), put_one("short", 1))
+        with pytest.raises(CollectionError, match="row 1: the text has more than 20 passages"):
+            await put_one("too long", 20_000)
+
+    with closing(Searcher.open(index, LOOKUP_QUERY_ENCODER)) as searcher:
+        writing = Writing(
+            ServiceState(searcher), CollectorRegistry(), index=index, document_encoder=None,
+            threads=1, most_passages=20,
+        )  # fmt: skip
+        with closing(writing):
+            asyncio.run(write(writing))
+        assert ended == ["short", "long"]
+        assert searcher.document("long").text == "word " * 2_000
+        assert searcher.num_documents == 4
 
 
 def test_metadata_of_any_depth_is_kept(server):

@@ -4,6 +4,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol
 
 import numpy as np
@@ -41,7 +42,7 @@ class PassageSplitter:
     The passages of a section are equally long and overlap by about `overlap_tokens`; the stride is
     their length minus the overlap. A block of code between fences, as in Markdown, stays whole if a
     passage can hold it. With `truncate`, a document is one passage, and the encoder
-    reads the first `max_tokens` tokens.
+    reads the first `max_tokens` tokens. With `most_words`, a section ends after so many words.
     """
 
     tokenizer: Tokenizer
@@ -49,6 +50,7 @@ class PassageSplitter:
     overlap_tokens: int
     truncate: bool = False
     prompt: str = ""
+    most_words: int | None = None
 
     def __post_init__(self) -> None:
         smallest = self._fixed_tokens + 8
@@ -81,7 +83,7 @@ class PassageSplitter:
             return
         budget = self.max_tokens - self._fixed_tokens
         if document.title:
-            budget -= min(self.tokenizer.count(document.title), budget // 2)
+            budget -= min(self.tokenizer.count(document.title[:LONGEST_TITLE]), budget // 2)
         overlap = min(self.overlap_tokens, budget // 2)
         found = False
         for start, end, _ in document.sections or (Section(0, len(document.text)),):
@@ -92,7 +94,8 @@ class PassageSplitter:
             yield 0, 0
 
     def _cut(self, text: str, start: int, end: int, budget: int, overlap: int) -> Iterator[Span]:
-        words = np.fromiter(self.tokenizer.words(text, start, end), dtype=(np.int64, 3))
+        found = islice(self.tokenizer.words(text, start, end), self.most_words)
+        words = np.fromiter(found, dtype=(np.int64, 3))
         words = _with_whole_code(words, text, start, end, budget)
         if not len(words):
             return

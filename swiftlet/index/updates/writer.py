@@ -1,7 +1,7 @@
 """The interface of writers, which put documents into an index, and what prepares documents."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -20,7 +20,7 @@ from swiftlet.index.document_encoder import load_document_encoder
 from swiftlet.index.documents.passages import PassageSplitter, encoder_text
 from swiftlet.manifest import Manifest
 from swiftlet.progress import Progress, Silence
-from swiftlet.types import Document
+from swiftlet.types import Document, Embeddings, Span
 
 BATCH_DOCUMENTS = 100
 
@@ -67,24 +67,33 @@ class Preparation:
 
         :raises ArtefactError: As `encoder`.
         """
-        encoder = self.encoder(manifest)
+        spans = self.spans(documents, manifest)
+        return changes_of(documents, spans, self.embed(texts_of(documents, spans), manifest))
+
+    def spans(
+        self, documents: Sequence[Document], manifest: Manifest, most: int | None = None
+    ) -> list[tuple[Span, ...]]:
+        """The places of the first `most` passages of each document.
+
+        :raises ArtefactError: As `encoder`.
+        """
+        encoder, splitting = self.encoder(manifest), manifest.details["splitting"]
+        # A passage has at least a word, so the words of these passages have at most these tokens.
+        words = None if most is None else most * encoder.max_tokens
         splitter = PassageSplitter(
-            encoder.tokenizer, **manifest.details["splitting"], prompt=encoder.prompt
+            encoder.tokenizer, **splitting, prompt=encoder.prompt, most_words=words
         )
-        split = [[*splitter.split(document)] for document in documents]
-        texts = (  # not all at once, since each has the title
-            encoder_text(document.title, passage.text)
-            for document, passages in zip(documents, split, strict=True)
-            for passage in passages
-        )
-        embeddings = encode_texts(encoder, texts, self._threads)
-        ends = np.cumsum([len(passages) for passages in split])[:-1]
         return [
-            Change(0, document.document_id, document, tuple((p.start, p.end) for p in found), rows)
-            for document, found, rows in zip(
-                documents, split, np.split(embeddings, ends), strict=True
-            )
+            tuple((each.start, each.end) for each in islice(splitter.split(document), most))
+            for document in documents
         ]
+
+    def embed(self, texts: Iterable[str], manifest: Manifest) -> Embeddings:
+        """The embeddings (n, width) of texts that the document encoder reads.
+
+        :raises ArtefactError: As `encoder`.
+        """
+        return encode_texts(self.encoder(manifest), texts, self._threads)
 
     def encoder(self, manifest: Manifest) -> OnnxEncoder:
         """The document encoder of the index of `manifest`.
@@ -97,6 +106,24 @@ class Preparation:
                 self._encoder = load_document_encoder(manifest.details, self._directory)
                 self._loaded_for = wanted
             return self._encoder
+
+
+def texts_of(documents: Iterable[Document], spans: Iterable[Sequence[Span]]) -> Iterator[str]:
+    """What the encoder reads of each passage; not all at once, since each has the title."""
+    for document, places in zip(documents, spans, strict=True):
+        for start, end in places:
+            yield encoder_text(document.title, document.text[start:end])
+
+
+def changes_of(
+    documents: Sequence[Document], spans: Sequence[tuple[Span, ...]], embeddings: Embeddings
+) -> list[Change]:
+    """Changes without numbers that put `documents`, with the embeddings of all their passages."""
+    ends = np.cumsum([len(places) for places in spans])[:-1]
+    return [
+        Change(0, document.document_id, document, places, rows)
+        for document, places, rows in zip(documents, spans, np.split(embeddings, ends), strict=True)
+    ]
 
 
 def encoder_details(manifest: Manifest) -> tuple[object, ...]:

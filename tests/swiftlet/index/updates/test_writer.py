@@ -33,7 +33,7 @@ from swiftlet.manifest import (
     write_manifest,
 )
 from swiftlet.search.searcher import Searcher
-from swiftlet.types import Document
+from swiftlet.types import Document, Span
 
 pytest_plugins = ["tests.small_disk"]
 
@@ -292,6 +292,16 @@ def test_an_older_swiftlet_refuses_an_index_with_changes(tmp_path):
         writer.delete(["a"])
         assert read_manifest(out).format_version == 2
         assert read_manifest(out).details["weight"] == 0.25
+
+
+def test_only_as_much_of_a_text_is_split_as_passages_are_asked_for(
+    index: Path, peak_megabytes: Callable[[Callable[[], object]], float]
+) -> None:
+    preparation, manifest = Preparation(None, 1), read_manifest(index)
+    (every,) = preparation.spans([Document("signs", "!? " * 5_000)], manifest)
+    made, document = list[tuple[Span, ...]](), Document("signs", "!? " * 1_000_000)
+    assert peak_megabytes(lambda: made.extend(preparation.spans([document], manifest, 20))) < 20
+    assert len(every) > len(made[0]) == 20
 
 
 def test_a_long_title_takes_little_memory_while_its_passages_are_encoded(
