@@ -1,5 +1,6 @@
 """The manifest of an artefact: its kind, its origin, and the hash of each of its files."""
 
+import errno
 import hashlib
 import json
 import os
@@ -39,6 +40,8 @@ _HASHES: Mapping[str, Any] = {"blake3": blake3, "sha256": hashlib.sha256}
 _BLOCK_BYTES = 1 << 20
 _MOST_BYTES = 1 << 24
 _MOST_LEVELS = 32
+_OF_THE_PROCESS = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+"""What keeps a process from reading a file that is whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +263,7 @@ def verify_files(directory: Path, manifest: Manifest) -> None:
     """Compare every file with its entry in `manifest`.
 
     :raises CorruptArtefactError: When a file is missing, unreadable or different; names it.
+    :raises ArtefactError: When this process has too few descriptors, or too little memory.
     """
     deque(verification(directory, manifest), maxlen=0)
 
@@ -283,7 +287,8 @@ def verification(directory: Path, manifest: Manifest) -> Iterator[None]:
         except FileNotFoundError:
             raise CorruptArtefactError(f"{path} is missing: {way_out}") from None
         except OSError as error:
-            raise CorruptArtefactError(f"{path} cannot be read: {error.strerror}") from error
+            kind = ArtefactError if error.errno in _OF_THE_PROCESS else CorruptArtefactError
+            raise kind(f"{path} cannot be read: {error.strerror}") from error
         if found != expected:
             raise CorruptArtefactError(
                 f"{path} has been altered: its hash is not its manifest's; {way_out}"

@@ -11,7 +11,7 @@ from time import monotonic
 import numpy as np
 
 from swiftlet.encoders.encoder import Encoder
-from swiftlet.errors import ArtefactError, CorruptIndexError
+from swiftlet.errors import ArtefactError, CorruptArtefactError, CorruptIndexError
 from swiftlet.index.changes.delta import Delta
 from swiftlet.index.changes.log import CHANGES_FILE, Changes
 from swiftlet.index.columns.columns import COLUMN_FILES, COLUMNS_FOLDER, Columns
@@ -179,9 +179,11 @@ class IndexDirectory:
         try:
             if next(self._verification, self) is self:
                 self._verification = verification(self._path, self.manifest)
-        except ArtefactError:
+        except CorruptArtefactError:
             self._damaged = self._is_rotten = True
             raise
+        except ArtefactError:  # no descriptor was left, say: the next looks verify all files anew
+            return
 
     def _base(self, manifest: Manifest) -> BaseParts:
         path = self._path

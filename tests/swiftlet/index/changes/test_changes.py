@@ -24,6 +24,7 @@ from swiftlet.errors import (
 from swiftlet.index.building.build import BuildSettings, build_index
 from swiftlet.index.changes.delta import Delta
 from swiftlet.index.changes.log import CHANGES_FILE, Changes
+from swiftlet.index.directory import IndexDirectory
 from swiftlet.index.updates.directory_writer import IndexWriter
 from swiftlet.manifest import (
     FORMAT_VERSION,
@@ -270,6 +271,14 @@ def test_a_searcher_without_descriptors_keeps_what_it_has_or_takes_all_that_is_n
                 assert searcher.change == writer.change
                 assert len(searcher.search("tea", 1000)) == searcher.num_documents == 59
     assert outcomes == {(0, 60), (5, 59)}
+
+
+def test_a_look_without_descriptors_takes_no_file_for_damaged(searcher, monkeypatch):
+    monkeypatch.setattr(IndexDirectory, "seconds_between_looks", 0)
+    with only_more_descriptors(0):
+        for _ in range(3):
+            assert not searcher.refresh()
+    assert not searcher.refresh()
 
 
 @pytest.mark.parametrize("failing", ["the parts", "the generation"])
