@@ -82,7 +82,7 @@ def test_clients_that_connect_under_load_are_accepted_together(
         max_batch_queries=250,
         max_queued_queries=250,
     )
-    batch = {"queries": [LONG_QUERY] * 200}
+    batch = {"queries": ["many long words " * 40] * 200}
     ask = b"GET /%b HTTP/1.1\r\nHost: service\r\nConnection: close\r\n\r\n"
 
     def searches(connection: socket.socket) -> float:
