@@ -34,6 +34,7 @@ from swiftlet.manifest import (
     write_manifest,
 )
 from swiftlet.search.searcher import Searcher
+from swiftlet.search.stages import state
 from swiftlet.search.stages.state import Generation
 from swiftlet.types import Document
 from tests.descriptors import only_more_descriptors
@@ -90,7 +91,9 @@ def change_at_random(writer: IndexWriter, living: dict[str, Document], seed: int
 
 
 @pytest.mark.parametrize("factory", [None, "PCAR48,IVF4,PQ16x4fs,Refine(SQ8)"])
-def test_searches_of_a_changed_index_are_those_of_a_fresh_one(tmp_path, factory):
+def test_searches_of_a_changed_index_are_those_of_a_fresh_one(tmp_path, factory, monkeypatch):
+    # As in a large index, a search by meaning finds passages that a search by words misses.
+    monkeypatch.setattr(state, "FEWEST_HYBRID_CANDIDATES", 1)
     base = documents(range(0, 120, 2))
     settings = BuildSettings(factory=factory, facets=("even", "seed"))
     build_index(base, LOOKUP_QUERY_ENCODER, tmp_path / "index", settings)
@@ -125,6 +128,11 @@ def test_searches_of_a_changed_index_are_those_of_a_fresh_one(tmp_path, factory)
                                 assert found == expected
                             best = results(changed, 5, mode=mode, **asked)
                             assert best == [hits[:5] for hits in found]
+                    embedding = changed.encoder.embed(changed.encoder.tokenise("tea and snow"))
+                    scores, rows = changed.parts.index.search(embedding, 1000)
+                    ascending = rows.argsort()
+                    asked = changed.parts.index.scores(embedding, rows[ascending])
+                    assert asked == pytest.approx(scores[ascending], abs=1e-5)
                     for document in documents(range(130)):
                         document_id = document.document_id
                         if document_id in living:
