@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from training.contrastive.batch_encoder import BatchEncoder
 from training.contrastive.false_negatives import FalseNegatives
-from training.loop.devices import backward
 from training.objective.contrastive import Loss, ScoredBatch, StandIns, paired_scores, scores
 from training.objective.negatives.sampler import (
     NO_ROW,
@@ -156,7 +155,7 @@ class ContrastiveStep:
         documents = self.encoder.passages_with_gradient(inputs.passages, found.encoded)
         batch = found.scored(queries.embeddings, documents.embeddings, asked)
         loss = self.loss(batch)
-        backward(self.encoder.accelerator, loss)
+        self.encoder.accelerator.backward(loss)
         queries.backward()
         documents.backward()
         self.source.sampler.update(found.encoded, documents.embeddings.detach())

@@ -20,7 +20,6 @@ from training.distillation.student import Student
 from training.distillation.teacher import Teacher
 from training.distillation.texts import TextMixture
 from training.errors import NotFiniteError
-from training.loop.devices import backward
 from training.loop.shares import Shares
 from training.loop.stage import Evaluation, Stage, StageLength, Task
 from training.objective.negatives.sampler import Rows
@@ -111,7 +110,7 @@ class DistillationTask(Task):
         )
         losses = self._losses(texts, student.embeddings, teacher)
         loss = torch.stack(list(losses.values())).sum()
-        backward(self._accelerator, loss)
+        self._accelerator.backward(loss)
         student.backward()
         return {name: value.item() for name, value in losses.items()}
 

@@ -61,12 +61,6 @@ def make_accelerator(precision: FloatingPoint, batch_size: int) -> Accelerator:
     return accelerator
 
 
-def backward(accelerator: Accelerator, loss: torch.Tensor) -> None:
-    """Compute the gradient of a loss, which is scaled where the precision needs it."""
-    scaler = accelerator.scaler
-    (loss if scaler is None else scaler.scale(loss)).backward()
-
-
 @contextmanager
 def memory_errors(advice: str, out: Path) -> Iterator[None]:
     """Catch out-of-memory errors on any device.

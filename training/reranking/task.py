@@ -13,7 +13,6 @@ from typing_extensions import override
 from swiftlet.encoders.reranker import order_by
 from swiftlet.evaluation.metrics import evaluate_per_query
 from training.errors import NotFiniteError
-from training.loop.devices import backward
 from training.loop.stage import Evaluation, Stage, StageLength, Task
 from training.model.cross_encoder import CrossEncoder, Pair
 from training.reranking.groups import Group
@@ -72,7 +71,7 @@ class RerankingTask(Task):
             )
             losses = [-functional.log_softmax(each.float(), dim=0)[0] for each in scores]
             loss = torch.stack(losses).sum() / len(drawn)
-            backward(self._accelerator, loss)
+            self._accelerator.backward(loss)
             total += loss.item()
         return {"loss": total}
 
