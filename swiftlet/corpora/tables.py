@@ -132,6 +132,11 @@ def _values(column: Any, kind: str) -> list[Any]:
 
     try:
         _check_memory(column)
+        if kind.startswith("dictionary<"):  # each value once: else few bytes would fill the memory
+            numbers = column.indices.unique()
+            values = _values(column.dictionary.take(numbers), f"{column.dictionary.type}")
+            found = dict(zip(numbers.to_pylist(), values, strict=True))
+            return [found[number] for number in column.indices.to_pylist()]
         if "[ns" not in kind:
             return list(column.to_pylist())
     except (*_ERRORS, ArrowException) as error:

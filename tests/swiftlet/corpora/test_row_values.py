@@ -3,6 +3,7 @@
 import math
 import sys
 import uuid
+from collections.abc import Callable
 from datetime import date, time, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -176,6 +177,27 @@ def test_invalid_utf_8_is_one_bad_row_wherever_it_stands(
     assert [each.metadata["v"] for each in found] == stored
     assert skipped.count == 1
     assert "row 1: 'v' cannot be read: 'utf-8' codec" in skipped.messages[0]
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+def test_a_large_value_of_many_rows_is_in_memory_once(
+    suffix: str, tmp_path: Path, peak_megabytes: Callable[[Callable[[], object]], float]
+) -> None:
+    numbers, text = np.zeros(500, np.int8), "a" * 1_000_000
+    texts = pa.DictionaryArray.from_arrays(pa.array(numbers, mask=numbers == 1), [text, "b"])
+    table = pa.table({"id": [f"{number}" for number in range(500)], "text": texts})
+    path = tmp_path / f"table{suffix}"
+    if suffix == ".parquet":
+        pa.parquet.write_table(table, path, compression="zstd")
+    else:
+        with pa.ipc.new_file(path, table.schema) as writer:
+            writer.write_table(table)
+
+    def read_all() -> None:
+        found = [document.text for document in read_documents(path)]
+        assert (len(found), {*found}) == (500, {text})
+
+    assert peak_megabytes(read_all) < 100
 
 
 @pytest.mark.parametrize("form", ["parquet", "table", "frame"])
