@@ -106,7 +106,9 @@ def test_a_reload_suggests_the_titles_of_the_other_index(
     application = make_application(load(), load=load, admin_key=lock)
 
     def titles(query: str) -> list[str]:
-        found = application.ask("GET", f"/suggest?q={query}").json()["suggestions"]
+        answer = application.ask("GET", f"/suggest?q={query}")
+        assert answer.is_success, answer.text
+        found = answer.json()["suggestions"]
         return [each["title"] for each in found]
 
     assert titles("volcnao 20") == ["Volcano 20"]
