@@ -233,6 +233,20 @@ def analysis_of(
     return PieceAnalysis(tokenizer, pairs=language == PIECES_AND_PAIRS)
 
 
+def check_analysis(details: Mapping[str, Any]) -> None:
+    """Refuse an index whose words cannot be analysed, by the details of its manifest.
+
+    :raises CorruptIndexError: When its language or the version of the analysis is not known.
+    """
+    language = details.get("language")
+    if language is None or language in PIECES:
+        return
+    try:
+        analysis_in(details)
+    except InvalidArgumentError as error:
+        raise CorruptIndexError(f"the manifest of the index is wrong: {error}") from error
+
+
 def analysis_in(details: Mapping[str, Any]) -> Analysis:
     """The analysis of an index on a server, by the details of its manifest."""
     return analysis_of(details["language"], version=version_in(details))

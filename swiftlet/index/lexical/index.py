@@ -20,7 +20,14 @@ from swiftlet.encoders.tokenizer import Tokenizer
 from swiftlet.errors import CorruptIndexError, StorageError
 from swiftlet.index.columns.columns import Columns
 from swiftlet.index.columns.filters import Condition, Filter, fold
-from swiftlet.index.lexical.analysis import PIECES, VERSION, Analysis, analysis_of, version_in
+from swiftlet.index.lexical.analysis import (
+    PIECES,
+    VERSION,
+    Analysis,
+    analysis_of,
+    check_analysis,
+    version_in,
+)
 from swiftlet.index.vectors.vector_index import Mask, Rows, SearchedWords, WordQuery
 from swiftlet.manifest import Manifest
 from swiftlet.types import Embeddings, Span
@@ -86,15 +93,18 @@ class LexicalIndex(SearchedWords):
         :raises StorageError: When there is no place for temporary files.
         """
         pieces = Tokenizer.load(folder / PIECES_FILE) if language in PIECES else None
+        analysis = analysis_of(language, pieces, version)
         # tantivy locks a folder that it opens by a file in it, which fails on read-only storage.
         with _temporary_folder() as view:
             try:
                 for name in os.listdir(folder) if names is None else names:  # noqa: PTH208
                     Path(view, name).symlink_to((folder / name).absolute())
                 with _damage():
-                    return cls(tantivy.Index.open(view), analysis_of(language, pieces, version))
+                    return cls(tantivy.Index.open(view), analysis)
             except (ValueError, OSError) as error:
-                raise CorruptIndexError(f"{folder} is no lexical index: {error}") from error
+                raise CorruptIndexError(
+                    f"{folder} is no lexical index, or is damaged: restore the index from a copy"
+                ) from error
 
     @classmethod
     def of_index(cls, directory: Path, manifest: Manifest) -> "LexicalIndex | None":
@@ -103,6 +113,7 @@ class LexicalIndex(SearchedWords):
         language = details.get("language")  # indexes had none at first
         if not language:
             return None
+        check_analysis(details)
         manifest.check_listed(directory, f"{LEXICAL_FOLDER}/meta.json")
         own = [name.split("/") for name in manifest.files]
         names = [each[1] for each in own if len(each) == 2 and each[0] == LEXICAL_FOLDER]
@@ -291,7 +302,7 @@ def _damage() -> Iterator[None]:
         if type(error).__name__ != "PanicException":
             raise
         raise CorruptIndexError(
-            f"the lexical index has been altered: {error}; restore the index from a copy"
+            "the lexical index has been altered: restore the index from a copy"
         ) from error
 
 

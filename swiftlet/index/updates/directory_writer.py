@@ -17,6 +17,7 @@ from swiftlet.errors import ArtefactError, RetrievalError, StorageError, Unfinis
 from swiftlet.index.changes.log import CHANGES_FILE, Change, Changes, ChangesWriter
 from swiftlet.index.directory import DOCUMENTS_FILE
 from swiftlet.index.documents.store import DocumentStore
+from swiftlet.index.lexical.analysis import check_analysis
 from swiftlet.index.server import server_at
 from swiftlet.index.updates.merge import EMBEDDINGS_FILE, merge_changes
 from swiftlet.index.updates.writer import Changed, Preparation, Writer, checked_ids, encoder_details
@@ -73,6 +74,7 @@ class IndexWriter(Writer):
             self._working = self._exit.enter_context(writer_lock(self.index))
             self._clear_merge()
             manifest = load_manifest(self.index, "index")
+            check_analysis(manifest.details)  # a merge needs it
             # Refused if the engine does not keep embeddings, which a merge needs.
             open_index(self.index, manifest).embeddings(np.zeros(1, dtype=np.int64))
             self._files = _Files(self.index)

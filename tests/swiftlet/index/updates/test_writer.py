@@ -304,6 +304,17 @@ def test_only_as_much_of_a_text_is_split_as_passages_are_asked_for(
     assert len(every) > len(made[0]) == 20
 
 
+@pytest.mark.parametrize("forged", [{"language": "xx"}, {"language": ""}, {"analysis": 999}])
+def test_an_index_whose_words_cannot_be_analysed_is_not_changed(
+    index: Path, forged: dict[str, object]
+) -> None:
+    change_details(index, forged)
+    with pytest.raises(CorruptIndexError, match=r"language is|version 999 of the analysis"):
+        IndexWriter(index, LOOKUP_QUERY_ENCODER)
+    change_details(index, {"language": "none", "analysis": 2})
+    IndexWriter(index, LOOKUP_QUERY_ENCODER).close()
+
+
 def test_a_long_title_takes_little_memory_while_its_passages_are_encoded(
     index: Path, peak_megabytes: Callable[[Callable[[], object]], float]
 ) -> None:
