@@ -91,7 +91,7 @@ def _are_alike(one: Path, other: Path) -> bool:
         return False
     files, others = (
         {
-            f"{each.relative_to(folder)}"
+            each.relative_to(folder).as_posix()
             for each in folder.rglob("*")
             if each.is_file() and each.stat().st_size and not each.name.endswith("-shm")
         }

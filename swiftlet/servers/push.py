@@ -40,6 +40,7 @@ _BLOCK_ROWS = 8_192
 _IN_BULK = " in bulk"
 _OF_ANOTHER = "was begun by a push of another index, or of this one before it changed"
 _AGAIN = "interrupted: run the same command again to continue"
+_COMPLETED = "has this index already: an earlier push was completed"
 _LOST = IndexServerAwayError, IndexServerTimeoutError, StorageError
 
 
@@ -142,7 +143,7 @@ def _complete(target: Target, effort: int | None) -> None:
             target.set_state(COMPLETE, effort)
         except _LOST as error:
             raise type(error)(
-                f"{error}; then the same command ends the push, or says that the collection exists"
+                f"{error}; then the same command ends the push, or says that it was completed"
             ) from error
 
 
@@ -160,6 +161,8 @@ def _done(target: Target, source: Source, index_type: str | None, *, overwrite: 
         if index_type is None or begun.index_type in (None, index_type):
             return int(begun.state)
         what = f"has an index of the type {begun.index_type}"
+    if begun.state == COMPLETE and (begun.manifest, begun.source) == about:
+        what = _COMPLETED
     ways = [each.removesuffix(_IN_BULK) for each in (begun.source, source.identity)]
     if what is None and ways[0] == ways[1]:
         how = "with" if begun.source.endswith(_IN_BULK) else "without"

@@ -22,18 +22,32 @@ from measuring.results import Figures, write
 from tests.crashes import bits, recorder
 
 TEMPLATE = "tests/crashes/crashes.md.j2"
+MODEL_COMMANDS = {"export": (2, 10), "train": (10, 50)}
+"""What tests/crashes/models.py walks; of how many changes one, and of how many calls that fail."""
 
 
-def walks(*, every: int = 1, losses_every: int = 4, histories: int = 5) -> list[Figures]:
+def walks(
+    *, every: int = 1, losses_every: int = 4, histories: int = 5, models_every: int = 1
+) -> list[Figures]:
     """The parts of the walk: kills and losses of power, also of random histories, then faults.
 
     :param every: Let calls fail at every so many points only.
     :param losses_every: Lose power after every so many changes only.
+    :param models_every: Walk so many times fewer points of exports and trainings.
     """
     plain = {"length": 0, "seed": 0, "losses": 1, "every": losses_every}
     of_seed = {**plain, "length": 25, "every": 2 * losses_every}
     faults = {**plain, "every": 2 * every}
     return [
+        *(
+            {
+                "command": command,
+                "faults": fails,
+                "every": models_every * each * (5 if fails else 1),
+            }
+            for command, each in MODEL_COMMANDS.items()
+            for fails in (False, True)
+        ),
         plain,
         *({**of_seed, "seed": seed} for seed in range(1, histories + 1)),
         *(
@@ -51,7 +65,8 @@ def walk(parts: Sequence[Figures], work: Path, processes: int) -> Figures:
         folder = work / f"{number}"
         folder.mkdir()
         arguments = [folder, json.dumps(parts[number])]
-        found: Figures = json.loads(recorder.run("tests.crashes.walk", arguments, work))
+        module = f"tests.crashes.{'models' if 'command' in parts[number] else 'walk'}"
+        found: Figures = json.loads(recorder.run(module, arguments, work))
         print(parts[number], found["points"], file=sys.stderr, flush=True)
         return found
 
@@ -66,8 +81,8 @@ def together(tallies: Sequence[Figures]) -> Figures:
     recoveries = [each for tally in tallies for each in tally["recoveries"]]
     return {
         **sums,
-        "recovery_mean_seconds": fmean(recoveries),
-        "recovery_worst_seconds": max(recoveries),
+        "recovery_mean_seconds": fmean(recoveries or [0.0]),
+        "recovery_worst_seconds": max(recoveries, default=0.0),
         "wrong": [each for tally in tallies for each in tally["wrong"]],
     }
 

@@ -27,11 +27,16 @@ from swiftlet.errors import RetrievalError, UnfinishedWriteError
 from swiftlet.search.searcher import Searcher
 from tests.crashes import recorder
 from tests.crashes.operations import (
+    ADD,
     BUILT,
     INDEX,
+    KEPT,
     MERGE,
+    REPAIR,
     RESTORE,
     SNAPSHOT,
+    SPOIL,
+    STAGE,
     TUNE,
     Operation,
     Place,
@@ -78,7 +83,7 @@ class Machine(RuleBasedStateMachine):
     @initialize(count=st.integers(1, 6))
     def begin(self, count: int) -> None:
         """There is an index with a snapshot."""
-        for operation in (build(INDEX, count), SNAPSHOT):
+        for operation in (build(INDEX, count), SNAPSHOT, STAGE):
             self._run(operation, None)
 
     @rule(texts=TEXTS, fault=FAULT)
@@ -89,7 +94,7 @@ class Machine(RuleBasedStateMachine):
     def delete(self, ids: set[str], fault: tuple[str, int] | None) -> None:
         self._run(delete(*ids), fault)
 
-    @rule(operation=st.sampled_from([MERGE, SNAPSHOT, TUNE]), fault=FAULT)
+    @rule(operation=st.sampled_from([ADD, MERGE, SNAPSHOT, TUNE]), fault=FAULT)
     def work_on(self, operation: Operation, fault: tuple[str, int] | None) -> None:
         self._run(operation, fault)
 
@@ -100,6 +105,22 @@ class Machine(RuleBasedStateMachine):
     @rule(number=st.integers(), fault=FAULT)
     def publish(self, number: int, fault: tuple[str, int] | None) -> None:
         self._run(publish(f"{number}"), fault)
+
+    @rule(fault=FAULT)
+    def repair(self, fault: tuple[str, int] | None) -> None:
+        """The disk alters a change, and a repair saves the other ones; perhaps by a second try."""
+        SPOIL.run(self.place)
+        damaged = SPOIL.after(self.state)
+        with suppress(RetrievalError):
+            self._struck(REPAIR, fault)
+        left = found(self.root, search=False)
+        allowed = [*REPAIR.before_end(damaged), REPAIR.after(damaged)]
+        assert left in allowed, f"repair: {left}, expected {allowed}"
+        REPAIR.run(self.place)
+        shutil.rmtree(self.root / KEPT)
+        repaired = {**REPAIR.after(damaged)}
+        del repaired[KEPT]
+        self._settle([repaired], "repair")
 
     @rule()
     def restore(self) -> None:
@@ -154,26 +175,29 @@ class Machine(RuleBasedStateMachine):
             reader.close()
 
     def _run(self, operation: Operation, fault: tuple[str, int] | None) -> None:
+        after, allowed = operation.after(self.state), operation.before_end(self.state)
+        try:
+            self._struck(operation, fault)
+            allowed = [after]
+        except UnfinishedWriteError:
+            counts["unknown"] += 1
+            allowed.append(after)
+        except RetrievalError:
+            counts["refused"] += 1
+            assert fault is not None
+        self._settle(allowed, operation.name)
+
+    def _struck(self, operation: Operation, fault: tuple[str, int] | None) -> None:
         counts["steps"] += 1
         self.steps_since_service += 1
-        after, allowed = operation.after(self.state), []
         if fault is not None:
             recorder.watch(self.root)
             recorder.strike(fault[1], FAULTS[fault[0]])
         try:
             operation.run(self.place)
-            allowed = [after]
-        except UnfinishedWriteError:
-            counts["unknown"] += 1
-            allowed = [self.state, after]
-        except RetrievalError:
-            counts["refused"] += 1
-            assert fault is not None
-            allowed = [self.state]
         finally:
             if fault is not None:
                 counts["faults"] += bool(recorder.end())
-        self._settle(allowed, operation.name)
 
     def _settle(self, allowed: list[State], what: str) -> None:
         """Take what there is now as the state, if it is allowed; readers find it too."""

@@ -21,7 +21,7 @@ from swiftlet.manifest import FILE_NAME, load_manifest
 from tests.checkpoints import ARCHITECTURES
 from tests.crashes import recorder
 from tests.crashes.filesystem import FileSystem, write_out
-from tests.crashes.recorder import FAULTS, Op
+from tests.crashes.recorder import FAULTS
 from tests.crashes.walk import Tally
 from tests.runs import recipe, write_collection
 from tests.runs import run as train
@@ -89,7 +89,7 @@ def walk_crashes(command: Command, work: Path, tally: Tally, *, every: int) -> N
     after = command.picture(root)
     for number, entry in enumerate(recorder.log(), start=1):
         files.apply(entry)
-        if number % every and entry.op not in {Op.RENAME, Op.EXCHANGE}:
+        if number % every:
             continue
         *_, lost = files.after_power_loss(number, 1)
         for kind, left in {"killed": files.after_kill(), "power loss": lost}.items():
@@ -162,7 +162,7 @@ def main() -> None:
     torch.set_num_threads(1)
     tally = Tally()
     for command in commands(work / "inputs"):
-        if command.name in wanted["commands"]:
+        if command.name == wanted["command"]:
             walk = walk_faults if wanted["faults"] else walk_crashes
             walk(command, work, tally, every=wanted["every"])
     print(json.dumps(vars(tally)))

@@ -17,6 +17,7 @@ import pyarrow.parquet
 from mcp.server.mcpserver.exceptions import ToolError
 
 from swiftlet import disk
+from swiftlet.corpora.lines import SkippedLines
 from swiftlet.encoders import LOOKUP_QUERY_ENCODER
 from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.encoders.reranker import OnnxReranker
@@ -241,9 +242,10 @@ _ADDED = [
 def _add(place: Place) -> None:
     """As `swiftlet add` does: put a corpus in batches, and merge if searches are then faster."""
     place.close()
-    corpus = place.root / _CORPUS
+    corpus, refused = place.root / _CORPUS, SkippedLines(lines=False, files=False)
     with IndexWriter(place.index, LOOKUP_QUERY_ENCODER, threads=1) as writer:
-        writer.put([corpus, corpus / "rows.parquet"], batch_documents=len(_ADDED[0]))
+        sources = [corpus, corpus / "rows.parquet"]
+        writer.put(sources, skipped=refused, batch_documents=len(_ADDED[0]))
         if writer.needs_merge:
             with suppress(RetrievalError):  # the changes are written
                 writer.compact()

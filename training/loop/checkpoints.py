@@ -70,11 +70,14 @@ def last_checkpoint(directory: Path) -> str:
 
 @contextmanager
 def weight_errors(place: Path) -> Iterator[None]:
-    """Like `storage_errors`, but also for the errors of the safetensors library."""
+    """Like `storage_errors`, but also for the errors of the libraries that write weights."""
     with storage_errors(place):
         try:
             yield
-        except SafetensorError as error:
+        except Exception as error:
+            # The library of tokenizers raises the class itself.
+            if not isinstance(error, SafetensorError) and type(error) is not Exception:
+                raise
             raise StorageError(f"cannot write {place}: {error}") from error
 
 

@@ -108,12 +108,14 @@ def publish_run(
     for encoder in (*TOWERS, MODEL):
         paths = (path for path in (out / encoder).rglob("*") if path.is_file())
         files += [path.relative_to(out).as_posix() for path in paths]
+    with storage_errors(out):
+        described = describe_files(out, files)
     packages = ("torch", "transformers", "sentence-transformers", "accelerate")
     manifest = Manifest(
         kind=KIND,
         dim=dim,
         embedding_space=embedding_space,
-        files=describe_files(out, files),
+        files=described,
         created_by=f"swiftlet {version('swiftlet-retrieval')}",
         details={**details, "made_with": {package: version(package) for package in packages}},
     )

@@ -212,8 +212,14 @@ def test_a_facet_that_no_document_has_any_longer_is_not_pulled(pushed, tmp_path)
 
 
 def test_an_existing_collection_is_replaced_only_when_asked(small_index, small_collection):
-    with pytest.raises(InvalidArgumentError, match=r"exists; choose another .* pass --overwrite"):
+    completed = r"already: an earlier push was completed; choose another .* pass --overwrite"
+    with pytest.raises(InvalidArgumentError, match=completed):
         push(small_index, small_collection)
+
+
+def test_a_collection_of_another_index_is_replaced_only_when_asked(long_index, small_collection):
+    with pytest.raises(InvalidArgumentError, match=r"exists; choose another .* pass --overwrite"):
+        push(long_index, small_collection, **LOOKUP)
 
 
 @pytest.mark.parametrize("name", ["absent", "authors"])
