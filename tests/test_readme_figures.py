@@ -17,6 +17,7 @@ NAMES += ["query of 10", "int8", "fp32", "429", "p99"]
 KEPT = {
     "papers-1": "The tag `papers-1` (commit 37a26d1) keeps the script",
     "4e5353c": "Commit 4e5353c keeps the script",
+    "b0b3f08": "Commit b0b3f08 keeps the script",
 }
 """How a page names the revision that has its script, by what its raw figures say."""
 

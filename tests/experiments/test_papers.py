@@ -1,4 +1,4 @@
-"""The experiments of 002 and 003: what they measure, and the sentences that follow from figures."""
+"""How mixed embeddings are, and the sentences about re-rankers that follow from figures."""
 
 from argparse import Namespace
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments import companions, reranking, sharing
+from experiments import reranking
 from experiments.pairs import mixed
 from measuring.results import Figures, page_of
 
@@ -25,56 +25,6 @@ def clouds(distance: float) -> list[np.ndarray]:
 def test_clouds_that_are_drawn_alike_are_mixed_and_clusters_are_not(neighbours: int) -> None:
     assert mixed(*clouds(0), neighbours) == pytest.approx(0.5, abs=0.05)
     assert mixed(*clouds(50), neighbours) < 0.05
-
-
-def spread(mean: float) -> Figures:
-    return {"mean": mean, "half": 0.01, "least": mean - 0.01, "most": mean + 0.01}
-
-
-def sharing_page(before: float = 0.4, lower: float = 0.1, **of_variants: float) -> str:
-    values = dict.fromkeys(sharing.VARIANTS, 0.5) | of_variants
-    names = (sharing.SQUAD, *sharing.ZERO_SHOT)
-    states = dict(zip(sharing.STATES, (before, lower, 0.0), strict=True))
-    figures = {
-        "template": "experiments/sharing.md.j2", "plot": "sharing.png", "machine": MACHINE,
-        "variants": {
-            variant: {
-                "seconds": 240, "mixed": spread(0.3),
-                "values": {n: dict.fromkeys(sharing.METRICS, spread(value)) for n in names},
-            }
-            for variant, value in values.items()
-        },
-        "settings": sharing.SETTINGS["settings"], "seeds": 3, "paper": sharing.SETTINGS["paper"],
-        "in_domain": sharing.SQUAD, "zero_shot": sharing.ZERO_SHOT,
-        "states": {
-            state: {
-                name: dict.fromkeys(sharing.METRICS, spread(value if name != "ADE" else 0.0))
-                for name in sharing.BEGUN
-            }
-            for state, value in states.items()
-        },
-    }  # fmt: skip
-    return page_of(Path("sharing.json"), figures)
-
-
-def test_the_findings_about_sharing_follow_from_the_seeds() -> None:
-    page = sharing_page(SDE=0.7, ADE=0.5, **{"ADE-SPL": 0.65})
-    assert "P@1 in this table, SDE better than ADE: confirmed: every seed of SDE is" in page
-    assert "closes 75% of the gap to SDE; in the paper 92%" in page
-    page = sharing_page(SDE=0.5, ADE=0.7, **{"ADE-SPL": 0.71})
-    assert (
-        "P@1 in this table, SDE better than ADE: contradicted: every seed of SDE is worse" in page
-    )
-    assert "ADE-SPL better than ADE: neither: the seeds of both overlap" in page
-    assert "P@1 from this start, ADE-SPL better than ADE: confirmed" in page
-    assert "It closes 100% of the gap to SDE so far; in the paper 92%" in page
-    assert "no evidence" not in page
-    unchanged = sharing_page(before=0.5, ADE=0.3)
-    assert "Training hardly changes SDE (50.0 → 50.0)" in unchanged
-    assert "closes 100% of\n  the gap between ADE and SDE, but 100% before training" in unchanged
-    assert "in this table" not in unchanged
-    assert "from 0.0 ± 1.0 to 10.0 ± 1.0 in SDE" in page
-    assert "from this start, SDE better than ADE: neither" in sharing_page(lower=0.01)
 
 
 def test_the_gain_of_a_reranker_is_judged_by_the_goal() -> None:
@@ -99,28 +49,3 @@ def test_the_gain_of_a_reranker_is_judged_by_the_goal() -> None:
     assert "+0.1000." in page
     assert "1 epoch on squad-dev-v1.1, then 2 epochs on qmsum with `optimiser.learning_rate" in page
     assert qmsum.endswith("| **missed** |")
-
-
-def test_the_page_of_companions_names_the_best_row_and_the_gains() -> None:
-    def figures(value: float) -> Figures:
-        values = {f"q{number}": value + 0.001 * number for number in range(20)}
-        sizes = {"documents": 9000, "learnt": 400, "tested": 20}
-        return {"values": dict.fromkeys(companions.METRICS, values), "ms": 0.8, "sizes": sizes}
-
-    names = [*companions.METHODS, *companions.ON_TOP]
-    found = {(name, seed): figures(0.5) for name in names for seed in (0, 1)}
-    found[companions.START, 0] = figures(0.5)
-    found["STAR", 1] = found["STAR, then ADORE", 1] = figures(0.6)
-    found["DAFT", 0] = found["DAFT", 1] = figures(0.7)
-    found[companions.TEACHER, 0] = figures(0.9)
-    given = {"template": "experiments/companions.md.j2", "machine": MACHINE}
-    page = page_of(Path("companions.json"), companions.collected(Namespace(), found) | given)
-    assert "All 9,000 documents, cut after" in page
-    assert "The best row is DAFT, at 0.7095; the pair before training has 0.5095" in page
-    assert "Against in-batch negatives alone: STAR +0.0500; TCT +0.0000; STAR, twice" in page
-    assert "Against it: DAFT +0.2000;\n  STAR, then ADORE +0.0500" in page
-    assert "After STAR, no checkpoint of ADORE was better" in page
-    assert "After DAFT, no checkpoint" not in page
-    assert "the training is too short to" in page
-    assert "On top of DAFT: DAFT with STAR's negatives -0.2000" in page
-    assert "worst seed is at most 0.0500" in page

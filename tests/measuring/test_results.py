@@ -12,7 +12,6 @@ from measuring.results import (
     RESULTS,
     ROOT,
     bound,
-    lettered,
     megabytes,
     milliseconds,
     page_of,
@@ -97,22 +96,3 @@ def test_figures_are_shown_with_enough_digits() -> None:
 def test_a_table_has_a_dash_where_a_row_has_no_cell() -> None:
     lines = table([{"a": "x", "b": 1234}, {"a": "y"}]).splitlines()
     assert [line.replace(" ", "") for line in lines[2:]] == ["|x|1,234|", "|y|-|"]
-
-
-# Against 0.4, the differences are 0.1 ± 0.01 and 0.05 ± 0.1: the t statistics are 33.2 and 1.66.
-EVEN = {f"q{number}": 0.4 for number in range(12)}
-CLEARLY_MORE = {f"q{number}": 0.5 + 0.01 * (-1) ** number for number in range(12)}
-PERHAPS_MORE = {f"q{number}": 0.45 + 0.1 * (-1) ** number for number in range(12)}
-
-
-@pytest.mark.parametrize(
-    ("metric", "letters"), [("MRR", ["", "", "ad", ""]), ("Holes@10", ["c", "", "", "c"])]
-)
-def test_a_value_bears_the_letters_of_the_runs_on_which_it_improves(
-    metric: str, letters: list[str]
-) -> None:
-    runs = {"even": EVEN, "perhaps": PERHAPS_MORE, "clear": CLEARLY_MORE, "same": {**EVEN}}
-    rows = lettered({name: {metric: values} for name, values in runs.items()})
-    assert [row["letter"] for row in rows] == [*"abcd"]
-    assert [row["cells"][0]["improves_on"] for row in rows] == letters
-    assert rows[2]["cells"][0]["mean"] == pytest.approx(0.5)

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from swiftlet.corpora.files.web import web_parts, without_escapes
@@ -234,6 +234,7 @@ def test_any_page_is_read_without_an_error(pieces: list[str]) -> None:
             page += f"</{open_tags.pop()}>"
         else:
             page += piece
+    assume(4 * page.count("\0") <= len(page))  # else it is no text, and is refused
     for part in web_parts(Path("page.html"), page.encode()):
         assert part.text.strip()
 
