@@ -13,7 +13,6 @@ import random
 import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any
 
 import pypdfium2
 import trafilatura
@@ -90,14 +89,19 @@ def of_web_pages(package: Path) -> Figures:
     """How many pages get a backslash before punctuation in a word, by trafilatura and by us."""
     pages = [*different(package, ".html", ".htm").items()]
     pages = random.Random(0).sample(pages, min(len(pages), MOST_HTML_PAGES))
-    given: dict[str, Any] = {"include_formatting": True, "include_comments": False, "favor_recall": True}
     escaped = [0, 0]
     for content, path in pages:
         tree = trafilatura.load_html(content)
         own = "" if tree is None else tree.text_content()
-        theirs = trafilatura.extract(content, output_format="markdown", **given) or ""
+        theirs = trafilatura.extract(
+            content,
+            output_format="markdown",
+            include_formatting=True,
+            include_comments=False,
+            favor_recall=True,
+        )
         ours = "".join(each.text for each in web_parts(path, content))
-        for side, text in enumerate((theirs, ours)):
+        for side, text in enumerate((theirs or "", ours)):
             escaped[side] += any(found not in own for found in ESCAPED.findall(text))
     return {"package": package.name, "pages": len(pages), "escaped": escaped} if pages else {}
 

@@ -34,14 +34,13 @@ EXPERIMENT = Experiment("words", __doc__, [*indexes.SPLITS], ["tantivy", "ranx"]
 SETTINGS = settings_beside(__file__)
 VERSIONS, ROUNDS, RECALL, DEEP, CHARACTERS = (1, VERSION), 3, "recall@100", 100, 1000
 PLAIN = str.maketrans(SETTINGS["plain"])
-Change = Callable[[str], str]
 
 
 def bare(word: str) -> str:
     return folded(word.translate(PLAIN))
 
 
-FORMS: dict[str, tuple[Change, Change]] = {
+FORMS: dict[str, tuple[Callable[[str], str], Callable[[str], str]]] = {
     "query without accents": (str, bare),
     "passage without accents": (bare, str),
     "passage decomposed": (lambda word: normalize("NFD", word), str),
@@ -52,8 +51,7 @@ FORMS: dict[str, tuple[Change, Change]] = {
 
 
 def figures_of(options: Namespace, kind: str, name: str) -> Figures:
-    found: Figures = globals()[f"of_{kind}"](options, name)
-    return found
+    return dict(globals()[f"of_{kind}"](options, name))
 
 
 def of_collection(options: Namespace, name: str) -> Figures:
@@ -93,7 +91,7 @@ def indexed(
                            for figure in rounds[0][1]} for version in VERSIONS}  # fmt: skip
 
 
-def of_manual(_options: Namespace, language: str) -> Figures:
+def of_manuals(_options: Namespace, language: str) -> Figures:
     """The processor time of indexing the machine's manual pages in a language."""
     files = sorted(Path("/usr/share/man", SETTINGS["manuals"][language]).rglob("*.gz"))
     text = " ".join(gzip.decompress(each.read_bytes()).decode(errors="ignore") for each in files)
@@ -127,22 +125,17 @@ def of_sentences(_options: Namespace, language: str) -> Figures:
             right = {row for row, each in enumerate(sentences) if word in each}
             rows = index.parse(word).search(len(sentences))[1].tolist()
             common = len(right.intersection(rows))
-            first = rows[:1] != [] and rows[0] in right
-            shares.append((common / len(right), common / max(1, len(rows)), first))
-        names = ("found", "precision", "first")
-        ways[f"version {version}"] = dict(
-            zip(names, map(fmean, zip(*shares, strict=True)), strict=True)
-        )
+            share = {"found": common / len(right), "precision": common / max(1, len(rows))}
+            shares.append({**share, "first": bool(rows) and rows[0] in right})
+        ways[f"version {version}"] = {name: fmean(of[name] for of in shares) for name in shares[0]}
     return {"sentences": len(sentences), "words": len(words), "ways": ways}
 
 
 def collected(_options: Namespace, found: Found) -> Figures:
     """All figures, and those of earlier commits that are not measured again."""
-    kinds: dict[str, Figures] = {}
+    kinds: dict[str, Figures] = {kind: {} for kind, _ in found}
     for (kind, name), figures in found.items():
-        kinds.setdefault(kind, {})
-        if figures:
-            kinds[kind][name] = figures
+        kinds[kind] |= {name: figures} if figures else {}
     rows = [row["versions"] for row in kinds["collection"].values()]
     means = {version: {figure: fmean(row[version][figure] for row in rows) for figure in first}
              for version, first in rows[0].items()}  # fmt: skip
@@ -151,7 +144,6 @@ def collected(_options: Namespace, found: Found) -> Figures:
 
 
 if __name__ == "__main__":
-    tables = {"words": "words", "sentences": "sentences", "manual": "manuals"}
-    runs = [(kind, name) for kind, table in tables.items() for name in SETTINGS[table]]
+    runs = [(kind, name) for kind in ("words", "sentences", "manuals") for name in SETTINGS[kind]]
     runs += [("collection", name) for name in indexes.SPLITS]
     EXPERIMENT.main(lambda _: [runs], figures_of, collected)

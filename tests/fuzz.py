@@ -64,7 +64,12 @@ class Turns:
         """Show the first failure of each test, and keep its last lines, which have the example."""
         if report.failed and report.nodeid not in self.failures:
             print(report.longreprtext, flush=True)
-            self.failures[report.nodeid] = report.longreprtext.rpartition("test case: ")[2]
+            example = report.longreprtext.rpartition("test case: ")[2].partition("Explanation:")[0]
+            lines = [line.removeprefix("E").strip() for line in example.splitlines()]
+            paths = ("tmp_path_factory", "_", "tests/", "#")
+            self.failures[report.nodeid] = " ".join(
+                line for line in lines if line and not line.startswith(paths)
+            )
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from zipfile import BadZipFile, ZipFile
 
-from swiftlet.corpora.lines import SkippedLines, read_errors, refuse_file
+from swiftlet.corpora.lines import SkippedLines, read_errors, reason_of, refuse_file
 from swiftlet.errors import CollectionError
 
 ZIP = ".zip"
@@ -64,7 +64,9 @@ def _extract(path: Path, root: Path, skipped: SkippedLines | None) -> None:
             root.mkdir()
             targets = Counter(archive.extract(each, root) for each in members)
     except _ERRORS as error:
-        raise CollectionError(path, f"cannot be read as a zip archive: {error}") from error
+        raise CollectionError(
+            path, f"cannot be read as a zip archive: {reason_of(error)}"
+        ) from error
     for target, count in targets.items():
         if count > 1 and skipped is not None and Path(target).is_file():
             place = path / Path(target).relative_to(root)

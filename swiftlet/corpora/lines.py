@@ -24,6 +24,7 @@ LONGEST_BYTES = 1 << 28
 _GZIP = b"\x1f\x8b"
 _MESSAGES_KEPT = 20
 _FILES_KEPT = 1_000
+_REASON_CHARACTERS = 100
 
 
 class LineError(Exception):
@@ -147,9 +148,13 @@ def read_errors(path: Path | str, *kinds: type[Exception]) -> Iterator[None]:
     except LineError as error:
         raise CollectionError(path, f"{error}") from error
     except of_reading as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        reason = reason.strip().partition("\n")[0]
-        raise CollectionError(path, f"cannot be read: {reason}") from error
+        strerror = error.strerror if isinstance(error, OSError) else None
+        raise CollectionError(path, f"cannot be read: {strerror or reason_of(error)}") from error
+
+
+def reason_of(error: Exception) -> str:
+    """The first line of what a package says, cut: it may have parts of a damaged file."""
+    return f"{error}".strip().partition("\n")[0][:_REASON_CHARACTERS]
 
 
 def _numbered(path: Path) -> Iterator[tuple[int, bytes]]:

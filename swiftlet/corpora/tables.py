@@ -9,7 +9,14 @@ from typing import Any
 
 from swiftlet.corpora.csv_rows import Row, csv_rows
 from swiftlet.corpora.fields import Fields, check_columns
-from swiftlet.corpora.lines import LineError, Record, SkippedLines, parse_records, read_errors
+from swiftlet.corpora.lines import (
+    LineError,
+    Record,
+    SkippedLines,
+    parse_records,
+    read_errors,
+    reason_of,
+)
 from swiftlet.errors import CollectionError, shown
 from swiftlet.extras import extra
 
@@ -18,7 +25,6 @@ TABLE_SUFFIXES = (PARQUET, ARROW, CSV)
 _SAVED, _SPLITS = "state.json", "dataset_dict.json"
 _ROWS_AT_ONCE = 1_000
 _NANOSECONDS = 1_000
-_REASON_CHARACTERS = 100
 _ERRORS = (ValueError, OverflowError, ArithmeticError, TypeError, LookupError)
 
 
@@ -119,8 +125,7 @@ def rows_of(batch: Any, source: Path | str) -> Iterator[dict[str, Any] | LineErr
     for cells in zip(*columns, strict=True):
         bad = next((place for place, cell in enumerate(cells) if isinstance(cell, Exception)), None)
         if bad is not None:
-            name, reason = names[bad], f"{cells[bad]}".partition("\n")[0]
-            yield LineError(f"{shown(name)} cannot be read: {reason[:_REASON_CHARACTERS]}")
+            yield LineError(f"{shown(names[bad])} cannot be read: {reason_of(cells[bad])}")
         else:
             named = zip(names, cells, strict=True)
             yield {name: cell for name, cell in named if cell is not None}

@@ -37,7 +37,7 @@ def test_the_page_has_the_figures_that_are_not_measured_again() -> None:
     of_one = {"1": {"nDCG@10": 0.4}, "2": {"nDCG@10": 0.6}}
     of_two = {"1": {"nDCG@10": 0.6}, "2": {"nDCG@10": 0.7}}
     runs = {("collection", "a"): {"versions": of_one}, ("collection", "b"): {"versions": of_two}}
-    figures = words.collected(NOTHING, runs | {("manual", "danish"): {}})
+    figures = words.collected(NOTHING, runs | {("manuals", "danish"): {}})
     assert figures["means"]["1"]["nDCG@10"] == pytest.approx(0.5)
-    assert figures["manual"] == {}
+    assert figures["manuals"] == {}
     assert {"commit", "stems", "ways"} <= figures["earlier"].keys()

@@ -10,7 +10,7 @@ from typing import Any
 from zipfile import ZipFile
 
 from swiftlet.corpora.files.text import Part, as_text, markdown_part
-from swiftlet.corpora.lines import LONGEST_BYTES
+from swiftlet.corpora.lines import LONGEST_BYTES, reason_of
 from swiftlet.errors import CollectionError
 
 _HEADING = re.compile(r"heading ([1-9])")
@@ -39,8 +39,7 @@ def word_parts(path: Path, content: bytes) -> Iterator[Part | CollectionError]:
         blocks = _Reader(document).blocks(document.element.body)
         title = document.core_properties.title.strip()
     except Exception as error:  # the errors of zipfile, of lxml and of the package
-        reason = f"{error}".partition("\n")[0]
-        problem = f"cannot be read as a Word file: {reason}"
+        problem = f"cannot be read as a Word file: {reason_of(error)}"
         if _is_strict(content):
             problem = "it is Strict Open XML, which is not read: save it as an ordinary .docx"
         raise CollectionError(path, problem) from error

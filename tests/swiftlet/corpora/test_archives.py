@@ -124,3 +124,14 @@ def test_a_file_without_a_name_is_refused_in_a_sentence(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b"a.txt", b"\0.txt"))  # a name ends at a NUL
     with pytest.raises(CollectionError, match="cannot be read as a zip archive: "):
         ids(path)
+
+
+@pytest.mark.parametrize("suffix", [".docx", ".zip"])
+def test_the_reason_has_no_part_of_the_file(tmp_path: Path, suffix: str) -> None:
+    path = zipped(tmp_path / f"a{suffix}", {"a.txt": "Ferns. " * 5_000})
+    content = path.read_bytes()
+    # The length of the first name, after which it has the text, too.
+    path.write_bytes(content[:26] + b"\xff\x7f" + content[28:])
+    with pytest.raises(CollectionError, match="cannot be read as a") as caught:
+        ids(path)
+    assert len(caught.value.problem) < 200

@@ -407,7 +407,7 @@ def test_memory_does_not_grow_with_the_corpus(write: Write) -> None:
 
 IDS = st.text(
     st.characters(exclude_categories=["Cc", "Cs"], exclude_characters="\ufeff"), min_size=1
-)
+).filter(lambda text: text.strip() not in ("", ".", ".."))
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 METADATA = st.dictionaries(
     TEXTS, st.none() | st.booleans() | st.integers() | st.lists(TEXTS), max_size=3
@@ -417,7 +417,13 @@ METADATA = st.dictionaries(
 @settings(max_examples=50)
 @given(
     st.lists(
-        st.builds(Document, IDS.filter(str.strip), TEXTS, TEXTS.filter(str.strip), METADATA),
+        st.builds(
+            Document,
+            IDS.filter(lambda text: text.strip() not in ("", ".", "..")),
+            TEXTS,
+            TEXTS.filter(str.strip),
+            METADATA,
+        ),
         min_size=1,
         max_size=5,
         unique_by=lambda document: document.document_id,
