@@ -40,13 +40,9 @@ def walks(
     faults = {**plain, "every": 2 * every}
     return [
         *(
-            {
-                "command": command,
-                "faults": fails,
-                "every": models_every * each * (5 if fails else 1),
-            }
-            for command, each in MODEL_COMMANDS.items()
-            for fails in (False, True)
+            {"command": command, "faults": fails, "every": models_every * each}
+            for command, of_kinds in MODEL_COMMANDS.items()
+            for fails, each in zip((False, True), of_kinds, strict=True)
         ),
         plain,
         *({**of_seed, "seed": seed} for seed in range(1, histories + 1)),
