@@ -112,7 +112,9 @@ async def _read(request: Request, max_bytes: int, timeout_ms: int) -> bytes:
     :raises BodyTimeoutError: When it has not arrived in time.
     """
     body = bytearray()
-    too_large = int(request.headers.get("content-length", 0)) > max_bytes
+    # The parser bounds the number, and leaves any number of zeros before it.
+    length = request.headers.get("content-length", "").lstrip("0")
+    too_large = int(length or 0) > max_bytes
     try:
         async with asyncio.timeout(timeout_ms / 1000):
             while not too_large:

@@ -61,6 +61,7 @@ class BoundedConnection(HttpToolsProtocol):
     turns: Turns
     _head_bytes = _held = 0
     _is_in_head = False
+    _silent_bytes = 0
     _head_timer: TimerHandle | None = None
     _write_timer: TimerHandle | None = None
 
@@ -116,7 +117,10 @@ class BoundedConnection(HttpToolsProtocol):
             return
         if self.transport.is_closing():
             return
+        self._silent_bytes += len(data) * in_body
         super().data_received(data)
+        if self._silent_bytes > MAX_HEAD_BYTES and self._is_after_head():
+            self._abort()  # chunks' extensions or trailers that do not end
         self._is_in_head = self.scope is not None and (
             self.cycle is None or self.cycle.scope is not self.scope
         )
@@ -141,7 +145,18 @@ class BoundedConnection(HttpToolsProtocol):
         if len(self.pipeline) >= MAX_PIPELINED:
             self.transport.abort()
             raise ConnectionAbortedError
+        self._silent_bytes = 0
         super().on_headers_complete()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a line of a head, and leave out those after a body: uvicorn would add them to it."""
+        if not self._is_after_head():
+            super().on_header(name, value)
+
+    def on_body(self, body: bytes) -> None:
+        """Take a piece of a body."""
+        self._silent_bytes = 0
+        super().on_body(body)
 
     def on_response_complete(self) -> None:
         """Read on when no request is queued."""
@@ -153,6 +168,9 @@ class BoundedConnection(HttpToolsProtocol):
         """Refuse a request that is not HTTP, unless the connection has ended."""
         if not self.transport.is_closing():
             super().send_400_response(msg)
+
+    def _is_after_head(self) -> bool:
+        return self.cycle is not None and self.cycle.scope is self.scope
 
     def _limit_head(self, *, is_waiting: bool) -> None:
         """Begin to wait for a head, or end."""

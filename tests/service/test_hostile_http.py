@@ -22,6 +22,43 @@ def test_a_body_may_come_in_pieces(attacker: Attacker) -> None:
     assert attacker.post("/search", b"0\r\n\r\n", chunked).status == 400
 
 
+@pytest.mark.parametrize("piece", [b"X: a\r\n" * 10_000, b"a" * 60_000], ids=["lines", "line"])
+@pytest.mark.parametrize("request_line", [b"GET /health/live", b"POST /search", b"GET /nothing"])
+@pytest.mark.parametrize("end", [b"0\r\nX: ", b"1;"], ids=["trailers", "extension"])
+def test_lines_after_a_body_that_do_not_end_cost_nothing(
+    attacker: Attacker, request_line: bytes, end: bytes, piece: bytes
+) -> None:
+    """uvicorn would keep all of them, for a client without a key."""
+    address, sent = urlsplit(attacker.url), 0
+    with socket.create_connection((address.hostname, address.port), timeout=60) as connection:
+        connection.sendall(
+            request_line + b" HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + end
+        )
+        with suppress(ConnectionError):
+            while sent < 100_000_000:
+                connection.sendall(piece)
+                sent += len(piece)
+    assert sent < 100_000_000  # what the sockets take is little
+
+
+def test_lines_after_a_body_are_no_headers(attacker: Attacker) -> None:
+    key = f"Authorization: Bearer {attacker.keys['search']}\r\n".encode()
+    head = b"POST /search HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+    for lines in (b"", key):
+        answer = attacker.exchange(head + b"11\r\n" + SEARCH + b"\r\n0\r\n" + lines + b"\r\n")
+        assert answer is not None
+        assert answer.status == 401
+
+
+def test_a_length_with_thousands_of_zeros_before_it_is_read(attacker: Attacker) -> None:
+    key = f"Authorization: Bearer {attacker.keys['search']}\r\n".encode()
+    length = b"Content-Length: " + b"0" * 5_000 + b"%d\r\n\r\n" % len(SEARCH)
+    head = b"POST /search HTTP/1.1\r\nHost: a\r\n" + key
+    answer = attacker.exchange(head + length + SEARCH)
+    assert answer is not None
+    assert answer.status == 200
+
+
 @pytest.mark.parametrize(
     "sent",
     [
