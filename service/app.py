@@ -13,8 +13,9 @@ from service.live.reload import Reloader
 from service.live.state import Service, ServiceState
 from service.live.writing import Writing
 from service.middleware import RequestContextMiddleware
-from service.routes import documents, operation
+from service.routes import operation
 from service.routes.documentation import documentation_router
+from service.routes.documents import documents_router
 from service.routes.embeddings import embeddings_router
 from service.routes.operation import admin_router
 from service.routes.page import page_router
@@ -87,7 +88,7 @@ def create_app(
         batch_router(service),
         embeddings_router(service),
         rerank_router(service),
-        documents.router,
+        documents_router(),
     ):
         _include(app, router, search_key)
     for router in (operation.router, page_router(), documentation_router(app)):

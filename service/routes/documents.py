@@ -60,7 +60,18 @@ class _StoredRoute(JsonRoute):
     refuses_overload = False
 
 
-router = APIRouter(route_class=_StoredRoute)
+def documents_router() -> APIRouter:
+    """The routes of one application, which may need its key."""
+    router = APIRouter(route_class=_StoredRoute)
+    router.get(
+        "/documents/{document_id:path}",
+        response_model=DocumentAnswer,
+        responses=problems(UnknownDocumentError, QueueFullError, DeadlineError),
+    )(document)
+    router.get("/facets", response_model=FacetsAnswer, **_LINK)(facets)
+    router.get("/suggest", response_model=SuggestAnswer, **_LINK)(suggest)
+    router.get("/info", responses=problems())(info)
+    return router
 
 
 class FacetParameters(LinkModel):
@@ -76,17 +87,11 @@ class SuggestParameters(LinkModel):
     limit: int = Field(8, ge=1, le=_MOST, description=f"a whole number from 1 to {_MOST}")
 
 
-@router.get(
-    "/documents/{document_id:path}",
-    response_model=DocumentAnswer,
-    responses=problems(UnknownDocumentError, QueueFullError, DeadlineError),
-)
 async def document(document_id: str, request: Request, service: ReadyService) -> Response:
     """Give a stored document."""
     return await service.answer(request, partial(_document, service.state.loaded), document_id)
 
 
-@router.get("/facets", response_model=FacetsAnswer, **_LINK)
 async def facets(
     asked: Annotated[FacetParameters, Query()], request: Request, service: ReadyService
 ) -> Response:
@@ -94,7 +99,6 @@ async def facets(
     return await service.answer(request, partial(_count, service.state.loaded), asked.filter)
 
 
-@router.get("/suggest", response_model=SuggestAnswer, **_LINK)
 async def suggest(
     asked: Annotated[SuggestParameters, Query()], request: Request, service: ReadyService
 ) -> Response:
@@ -103,7 +107,6 @@ async def suggest(
     return await service.answer(request, partial(_suggest, titles, asked.limit), asked.q)
 
 
-@router.get("/info", responses=problems())
 async def info(service: ReadyService) -> InfoAnswer:
     """The index and the encoder in use, and the limits."""
     loaded = service.state.loaded
