@@ -16,6 +16,9 @@ from swiftlet.errors import CollectionError
 _HEADING = re.compile(r"heading ([1-9])")
 _LEFT_OUT = frozenset({"del", "moveFrom", "delText", "instrText", "pPr", "rPr", "tblPr", "sectPr"})
 _SIGNS = {"tab": "\t", "ptab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
+_PARTS = frozenset({"num", "den", "e", "sub", "sup", "deg", "lim", "fName"})  # of a formula
+_SAID = {"docPr": "descr", "cNvPr": "descr", "shape": "alt", "textpath": "string"}
+_OF_WORD = ("http://schemas.microsoft.com/", "http://schemas.openxmlformats.org/", "urn:schemas-")
 _NOTES = {"footnoteReference": "footnotes", "endnoteReference": "endnotes"}
 _CODE = re.compile("[0-9A-Fa-f]{1,6}")
 _MOST_LEVELS = 6
@@ -77,7 +80,11 @@ class _Reader:
     """Walks through the elements of a file; an unknown one is what is in it."""
 
     def __init__(self, document: Any) -> None:
-        self._levels = _heading_levels(document.styles.element)
+        styles = document.styles.element
+        self._levels = _heading_levels(styles)
+        hidden = (each for each in styles.iterfind("{*}style") if _is_hidden(each))
+        self._hidden = {_value(style, "styleId") for style in hidden}
+        self._begun = list[str]()  # a paragraph whose end was deleted: the next one goes on with it
         self._notes = {
             (kind, _value(note, "id")): note
             for kind in _NOTES.values()
@@ -101,10 +108,16 @@ class _Reader:
 
     def _paragraph(self, paragraph: Any) -> list[str]:
         """Its text, and below it the text boxes and the notes that are fixed to it."""
-        texts: list[str] = []
+        texts, self._begun = self._begun, []
         below: list[str] = []
-        self._add_inline(paragraph, texts, below)
-        text = "".join(texts)
+        if not self._is_hidden(paragraph, "{*}pPr/{*}pStyle"):
+            self._add_inline(paragraph, texts, below)
+        following = next(paragraph.itersiblings("{*}p", "{*}tbl"), None)
+        marks = [paragraph.find(f"{{*}}pPr/{{*}}rPr/{{*}}{name}") for name in ("del", "moveFrom")]
+        if marks != [None, None] and following is not None and _name(following) == "p":
+            self._begun = texts
+            return below
+        text = "".join(texts).strip(" ")
         level = self._level(paragraph)
         return [
             f"{'#' * level} {' '.join(text.split())}" if level and text.strip() else as_text(text),
@@ -114,8 +127,10 @@ class _Reader:
     def _add_inline(self, element: Any, texts: list[str], below: list[str]) -> None:
         for child in element:
             name = _name(child)
-            if name in _LEFT_OUT:
+            if name in _LEFT_OUT or (name == "r" and self._is_hidden(child, "{*}rPr/{*}rStyle")):
                 continue
+            if said := name in _SAID and child.get(_SAID[name]):
+                below += [] if (text := as_text(said)) in below else [text]
             if name == "t":
                 texts.append(child.text or "")
             elif name in _SIGNS:
@@ -127,8 +142,18 @@ class _Reader:
                 below += [] if note is None else self.blocks(note)
             elif name == "sym":
                 texts.append(_symbol(child))
+            elif name == "ddList":
+                texts.append(_choice(child))
             else:
                 self._add_inline(_chosen(child, name), texts, below)
+                texts += [" "] * (name in _PARTS)
+
+    def _is_hidden(self, element: Any, of_style: str) -> bool:
+        """Whether a run or a paragraph is not shown, by itself or by its style."""
+        style = element.find(of_style)
+        if element.find("{*}rPr/{*}vanish") is not None:
+            return _is_hidden(element)
+        return style is not None and _value(style, "val") in self._hidden
 
     def _table(self, table: Any) -> list[str]:
         lines = list[str]()
@@ -200,19 +225,40 @@ def _inner(element: Any, wanted: str) -> Iterator[Any]:
 
 
 def _chosen(element: Any, name: str) -> Any:
-    """Of a content control its content, and of alternatives the first one."""
+    """Of a content control its content, and of alternatives the first one that Word knows."""
     if name == "sdt":
         return element.iterfind("{*}sdtContent")
     if name == "AlternateContent":
-        return [*element.iterfind("{*}Choice"), *element.iterfind("{*}Fallback")][:1]
+        known = filter(_is_known, element.iterfind("{*}Choice"))
+        return [*known, *element.iterfind("{*}Fallback")][:1]
     return reversed(element) if name == "ruby" else element  # the reading comes before the word
 
 
+def _is_known(choice: Any) -> bool:
+    """Whether the namespaces that it requires are those of Word."""
+    prefixes = choice.get("Requires", "").split()
+    return all(choice.nsmap.get(prefix, "").startswith(_OF_WORD) for prefix in prefixes)
+
+
+def _is_hidden(element: Any) -> bool:
+    """Whether a run or a style says that its text is not shown."""
+    vanish = element.find("{*}rPr/{*}vanish")
+    return vanish is not None and _value(vanish, "val") not in {"0", "false", "off"}
+
+
+def _choice(element: Any) -> str:
+    """What is chosen in a list of the older kind, or else its default, or its first entry."""
+    found = [element.find(f"{{*}}{name}") for name in ("result", "default")]
+    number = next((_value(each, "val") for each in found if each is not None), "0")
+    entries = [_value(entry, "val") for entry in element.iterfind("{*}listEntry")]
+    return next(iter(entries[int(number) :]), "") if re.fullmatch("[0-9]{1,4}", number) else ""
+
+
 def _symbol(element: Any) -> str:
-    """A character of a font; those of symbol fonts, such as bullets, have no other code."""
+    """A character of a font; those of symbol fonts, such as bullets, are a space."""
     digits = _value(element, "char")
     code = int(digits, 16) if _CODE.fullmatch(digits) else 0
-    return chr(code) if 0x20 <= code < 0xD800 or 0xF8FF < code <= sys.maxunicode else ""
+    return chr(code) if 0x20 <= code < 0xD800 or 0xF8FF < code <= sys.maxunicode else " "
 
 
 def _name(element: Any) -> str:

@@ -25,6 +25,8 @@ NAMES = (
     'xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math" '
     'xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006" '
     'xmlns:wps="http://schemas.microsoft.com/office/word/2010/wordprocessingShape" '
+    'xmlns:wp="http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing" '
+    'xmlns:x="urn:of-another-maker" '
     'xmlns:v="urn:schemas-microsoft-com:vml"'
 )
 R = "<w:r><w:t>{}</w:t></w:r>"
@@ -56,6 +58,26 @@ MERGED = "<w:tc><w:tcPr><w:{}/></w:tcPr>{}</w:tc>"
 MARK, CODE = '<w:r><w:fldChar w:fldCharType="{}"/></w:r>', "<w:r><w:instrText>X</w:instrText></w:r>"
 BEGIN, SEPARATE, END = map(MARK.format, ("begin", "separate", "end"))
 FIELD = f"{BEGIN}{CODE}{BEGIN}{CODE}{SEPARATE}{R.format('5 May')}{END}{END}"
+
+M = "<m:r><m:t>{}</m:t></m:r>"
+MR = f"<m:mr>{2 * f'<m:e>{M}</m:e>'}</m:mr>"
+DROP_DOWN = (
+    '<w:r><w:fldChar w:fldCharType="begin"><w:ffData><w:ddList>{}<w:listEntry w:val="red"/>'
+    '<w:listEntry w:val="blue"/></w:ddList></w:ffData></w:fldChar></w:r>'
+)
+ART = '<w:r><w:pict><v:shape alt="A pier"><v:textpath string="Sale"/></v:shape></w:pict></w:r>'
+PICTURE = (
+    '<w:r><w:drawing><wp:inline><wp:docPr descr="# A pier"/><wp:cNvPr descr="# A pier"/>'
+    "</wp:inline></w:drawing></w:r>"
+)
+CHOSEN = '<w:{} w:val="{}"/>'
+HIDDEN = "<w:r><w:rPr><w:vanish/></w:rPr><w:t>gone</w:t></w:r>"
+NOT_HIDDEN = HIDDEN.replace("vanish", 'vanish w:val="0"')
+DELETED_END = "<w:pPr><w:rPr><w:del/></w:rPr></w:pPr>"
+CHOICE = (
+    '<mc:AlternateContent><mc:Choice Requires="{}">{}</mc:Choice>'
+    f"<mc:Fallback>{R.format('instead')}</mc:Fallback></mc:AlternateContent>"
+)
 
 
 def text_of(folder: Path, body: str, notes: dict[str, str] | None = None) -> str:
@@ -154,6 +176,29 @@ def test_visible_text_is_read_once_in_all_that_it_may_stand_in(
         (P.format("# no heading") + P.format("```") + P.format("#5"),
          "\\# no heading\n\n\\```\n\n#5"),
         ("<w:p><w:r><w:t>a</w:t><w:br/><w:t># b</w:t></w:r></w:p>", "a\n\\# b"),
+        ('<w:p><w:r><w:t>Up</w:t><w:sym w:char="F0E1"/><w:t>Down</w:t></w:r></w:p>', "Up Down"),
+        (f"<w:p><m:f><m:num>{M.format('5')}</m:num><m:den>{M.format('6')}</m:den></m:f></w:p>",
+         "5 6"),
+        (f"<w:p><m:m>{MR.format('p', 'q')}{MR.format('r', 's')}</m:m></w:p>", "p q r s"),
+        (f"<w:p><m:sSup><m:e>{M.format('10')}</m:e><m:sup>{M.format('23')}</m:sup></m:sSup></w:p>",
+         "10 23"),
+        (f"<w:p>{DROP_DOWN.format(CHOSEN.format('result', 1))}</w:p>", "blue"),
+        (f"<w:p>{DROP_DOWN.format(CHOSEN.format('default', 1))}</w:p>", "blue"),
+        (f"<w:p>{DROP_DOWN.format('')}</w:p>", "red"),
+        (f"<w:p>{DROP_DOWN.format(CHOSEN.format('result', 9))}{R.format('a')}</w:p>",
+         "a"),
+        (f"<w:p>{ART}{R.format('a')}</w:p>", "a\n\nA pier\n\nSale"),
+        (f"<w:p>{PICTURE}{R.format('a')}</w:p>", "a\n\n\\# A pier"),
+        (f"<w:p>{R.format('a')}{HIDDEN}</w:p>", "a"),
+        (f"<w:p>{R.format('a ')}{NOT_HIDDEN}</w:p>", "a gone"),
+        (f"<w:p>{DELETED_END}{R.format('micro')}</w:p><w:p>{R.format('scope')}</w:p>{ONE}",
+         "microscope\n\none"),
+        (f"<w:p>{DELETED_END}{R.format('a')}</w:p><w:tbl>{row(TWO)}</w:tbl>", "a\n\n| two |"),
+        (f"<w:tbl>{row(f'<w:p>{DELETED_END}{R}</w:p>'.format('last'), TWO)}</w:tbl>",
+         "| last | two |"),
+        (f"<w:p>{CHOICE.format('zzz', '')}</w:p>", "instead"),
+        (f"<w:p>{CHOICE.format('x', R.format('foreign'))}</w:p>", "instead"),
+        (f"<w:p>{CHOICE.format('wps v', R.format('ours'))}</w:p>", "ours"),
     ],
 )  # fmt: skip
 def test_signs_are_read_and_deleted_text_is_not(body: str, text: str, tmp_path: Path) -> None:
@@ -232,6 +277,25 @@ def test_styles_that_come_from_headings_are_headings(tmp_path: Path) -> None:
     document.save(str(tmp_path / "a.docx"))
     (found,) = read_documents(tmp_path / "a.docx")
     assert (found.text, found.title) == ("## Deep", "Deep")
+
+
+@pytest.mark.parametrize("kind", ["CHARACTER", "PARAGRAPH"])
+def test_text_of_a_hidden_style_is_left_out(kind: str, tmp_path: Path) -> None:
+    document = docx.Document()
+    kind_of_style = docx.enum.style.WD_STYLE_TYPE[kind]
+    document.styles.add_style("Unseen", kind_of_style).font.hidden = True
+    document.add_paragraph("seen")
+    paragraph = document.add_paragraph()
+    run = paragraph.add_run("gone")
+    (run if kind == "CHARACTER" else paragraph).style = "Unseen"
+    document.save(str(tmp_path / "a.docx"))
+    (found,) = read_documents(tmp_path / "a.docx")
+    assert found.text == "seen"
+
+
+def test_the_time_grows_with_the_paragraphs_whose_ends_were_deleted(tmp_path: Path) -> None:
+    one = f"<w:p>{DELETED_END}{R.format('one')}</w:p>"
+    assert grows_evenly(lambda count: text_of(tmp_path, one * count), 2_000)
 
 
 def test_the_time_grows_with_the_paragraphs(tmp_path: Path) -> None:
