@@ -13,7 +13,7 @@ RECOGNISE = "have its text recognised first (OCR)"
 
 _MOST_PAGES = 10
 # PDFium has U+FFFE for a hyphen at the end of a line, and no end of the line after it.
-_HYPHENS = re.compile("\ufffe|\xad\n?")
+_HYPHENS, _HYPHEN_AT_END = re.compile("\ufffe|\xad\n?"), re.compile("\u2010 ?\n")
 _WORD_END, _WORD_START = re.compile(r"(?<![^\W\d_])[^\W\d_]*$"), re.compile(r"[^\W\d_]*")
 _OF_NAMES = frozenset("-_/\\.@:=+~%$#0123456789")
 _LONGEST_WORD = 64
@@ -44,7 +44,7 @@ def pdf_parts(path: Path, content: bytes) -> Iterator[Part | CollectionError]:
         with pypdfium2.PdfDocument(content) as document:
             title = " ".join(_title(document).translate(_SIGNS).split()) or path.stem
             pictures = []
-            texts = [str(page.get_textpage().get_text_range()) for page in document]
+            texts = [in_lines(page.get_textpage().get_text_range()) for page in document]
             known = Counter(word for text in texts for word in whole_words(text))
             for number, page in enumerate(document, start=1):
                 if text := cleaned(texts[number - 1], known):
@@ -76,12 +76,20 @@ def _title(document: Any) -> str:
     return content.raw[: size // 2 * 2].decode("utf-16-le", "replace")
 
 
+def in_lines(text: str) -> str:
+    """A text as PDFium gives it, with one sign for the end of a line, and one for a hyphen there.
+
+    PDFium does not know Unicode's own hyphen.
+    """
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return _HYPHEN_AT_END.sub("\ufffe", text).replace("\u2010", "-")
+
+
 def cleaned(text: str, known: Counter[str]) -> str:
-    """A text as PDFium gives it, with whole words, and letters in place of glyphs.
+    """A text of `in_lines`, with whole words, and letters in place of glyphs.
 
     :param known: How often the file has a word, in lower case.
     """
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
     text = _undivided(text, known).translate(_SIGNS)
     return _SPACED_LINE.sub(lambda line: _joined(line[0]), text).strip()
 

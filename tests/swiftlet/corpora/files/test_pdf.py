@@ -10,7 +10,7 @@ from matplotlib import rc_context
 from matplotlib.backends.backend_pdf import PdfPages
 from matplotlib.figure import Figure
 
-from swiftlet.corpora.files.pdf import cleaned, pdf_parts, whole_words
+from swiftlet.corpora.files.pdf import cleaned, in_lines, pdf_parts, whole_words
 from swiftlet.corpora.files.text import Part
 from swiftlet.errors import CollectionError
 
@@ -67,6 +67,10 @@ def test_words_of_real_files_are_whole(text: str, words: str, tmp_path: Path) ->
         ("x\ufffeaxis", "axis", "x-axis"),
         ("a/b\ufffec", "", "a/b-c"),
         ("2010\ufffe2020", "", "2010-2020"),
+        ("infor\u2010\r\nmation", "", "information"),
+        ("with\u2010 \nout", "with out without", "without"),
+        ("re\u2010\nuse", "re-use use", "re-use"),
+        ("twenty\u2010one", "", "twenty-one"),
         ("end\ufffe", "", "end-"),
         ("\ufffe", "", "-"),
         ("infor\xadmation", "infor mation", "information"),
@@ -83,11 +87,11 @@ def test_words_of_real_files_are_whole(text: str, words: str, tmp_path: Path) ->
     ],
 )
 def test_signs_become_words(text: str, known: str, words: str) -> None:
-    assert cleaned(text, Counter(known.split())) == words
+    assert cleaned(in_lines(text), Counter(known.split())) == words
 
 
 def test_parts_of_divided_words_are_not_known_but_parts_of_compounds_are() -> None:
-    found = {*whole_words("infor\ufffemation well-known so\xadmething")}
+    found = {*whole_words(in_lines("infor\u2010\nmation well\u2010known so\xadmething"))}
     assert found == {"well-known", "well", "known"}
 
 
@@ -185,7 +189,7 @@ def test_a_title_of_broken_utf_16_stops_nothing(title: bytes, shown: str, tmp_pa
     st.text("ab ").map(str.split),
 )
 def test_no_odd_sign_is_left(text: str, known: list[str]) -> None:
-    found = cleaned(text, Counter(known))
+    found = cleaned(in_lines(text), Counter(known))
     assert not {*found} & {*"\ufffe\xad\ufb01\ue000\ud800\x00"}
     found.encode()
     letters = [each for each in text if each in "abZ9"]
