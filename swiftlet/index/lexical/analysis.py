@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from swiftlet.encoders.tokenizer import Tokenizer
 from swiftlet.errors import CorruptIndexError, InvalidArgumentError, shown
-from swiftlet.index.lexical.folding import folded
+from swiftlet.index.lexical.folding import folded, with_letters
 from swiftlet.index.lexical.syllables import has_syllables, syllable_spans
 from swiftlet.index.lexical.words import joined, with_names, without_punctuation, words_in
 from swiftlet.types import Span
@@ -145,6 +145,7 @@ class FoldedAnalysis(Analysis):
     def spans(self, text: str) -> Iterator[Span]:
         if not self._has_syllables(text):
             return super().spans(text)
+        text = with_letters(text)
         words = words_in(text)
         return chain.from_iterable(syllable_spans(text, *word.span()) for word in words)
 

@@ -14,6 +14,8 @@ _FORMS = re.compile(
     "\u212c\u212d\u212f-\u2131\u2133\u2134\u213c-\u213f\u2145-\u2149\u2160-\u217f\u2e80-\u2fdf"
     "\ufb00-\ufdff\ufe70-\ufefc\uff01-\uffee\U0001d400-\U0001d7ff\U0001ee00-\U0001eeff]+"
 )
+# Radicals and the sign of the rial are letters in `_FORMS`, but symbols in Unicode.
+_SYMBOLS = re.compile("[\u2e80-\u2fdf\ufdfc]")
 # The combining classes of accents and points. Vowels, tones of Thai and Lao, viramas, nuktas and
 # the voicing of kana have other classes: they make other words.
 _ACCENTS = {1, *range(10, 37), *range(202, 241)}
@@ -47,6 +49,11 @@ def composed(text: str) -> str:
     text = _FORMS.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text)
     text = _BEFORE_TONE.sub(r"\2\1", _ENCLOSING.sub("", text))
     return in_form("NFC", text)
+
+
+def with_letters(text: str) -> str:
+    """The text with one letter for each symbol that `composed` makes letters of."""
+    return _SYMBOLS.sub(lambda found: unicodedata.normalize("NFKC", found[0])[0], text)
 
 
 def folded(text: str) -> str:

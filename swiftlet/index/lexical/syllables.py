@@ -20,7 +20,7 @@ _LETTER = (
     "\uff66-\uff9f]|[\U0001b000-\U0001b16f\U00020000-\U0003ffff])"
 )
 # The ranges above take `re` long; a few other scripts are among these.
-_PERHAPS = re.compile("[^\x00-\u0e00\u2000-\u2fff]")
+_PERHAPS = re.compile("[^\x00-\u0e00\u2000-\u2e7f]")
 _VOWEL_BEFORE = "[\u0e40-\u0e44\u0ec0-\u0ec4]"
 _AFTER = "\u0e30\u0e32\u0e33\u0e45\u0eb0\u0eb2\u0eb3\uff9e\uff9f"  # vowels, and voicing of kana
 _STACKED = "[\u17d2\u1039]"

@@ -170,6 +170,7 @@ def test_long_titles_are_highlighted_at_their_beginning(make_titles: MakeTitles)
         ("\u6771\u4eac\u90fd\u306e\u6b74\u53f2", "\u4eac\u90fd", "\u4eac\u90fd"),
         ("\u6771\u4eac\u90fd\u306e\u6b74\u53f2", "\u6b74", "\u6b74"),
         ("\u0926\u094b\u0938\u094d\u0924", "\u0926\u094b\u0938\u094d", "\u0926\u094b\u0938\u094d"),
+        ("\u6771\u4eac\u2f24\u5b66", "\u5927\u5b66", "\u2f24\u5b66"),
         ("\ufb01sh", "fish", "\ufb01sh"),
         ("\u1112\u1161\u11ab\u1100\u116e", "\ud55c\uad6c", "\u1112\u1161\u11ab\u1100\u116e"),
     ],

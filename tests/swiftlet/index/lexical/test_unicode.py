@@ -178,6 +178,16 @@ def test_forms_of_letters_are_the_letters(text: str, word: str) -> None:
         assert analysis_of(language).words(text) == analysis_of(language).words(word)
 
 
+def test_what_finds_a_character_of_unicode_also_marks_it() -> None:
+    analysis = analysis_of("none")
+    forms = (each for each in CHARACTERS if normalize("NFKC", each) != each)
+    letters = [form for form in forms if any(map(str.isalnum, "".join(analysis.words(form))))]
+    assert {"\u2f24", "\ufb01", "\ufdfc"} <= {*letters}
+    for text in (around.format(each) for each in letters for around in ("{}", "a {} b", "東{}学")):
+        marks = analysis.highlighter(analysis.words(text))(text)
+        assert "".join(text[start:end] for start, end in marks) == text.replace(" ", "")
+
+
 @pytest.mark.parametrize("symbol", ["™", "℠", "№", "㎏", "½", "…", "🏽", "≠", "€"])
 def test_symbols_do_not_become_parts_of_words(symbol: str) -> None:
     assert analysis_of("none").words(f"Name{symbol} x")[0] in ("name", f"name{symbol}".lower())
