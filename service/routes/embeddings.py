@@ -60,7 +60,7 @@ def embeddings_router(service: Service) -> APIRouter:
             BeforeValidator(_listed, json_schema_input_type=text | Annotated[list[text], most]),
             Field(description=f"a text, or a list of 1 to {limits.max_embeddings} texts"),
         ]
-        model: str | None = Field(None, description="any text, which is ignored")
+        model: str | None = Field(None, description="a text, which is ignored,")
         encoding_format: Literal["float", "base64"] | None = Field(
             "float", description="float or base64"
         )
@@ -70,7 +70,7 @@ def embeddings_router(service: Service) -> APIRouter:
             "(document is the same)",
         )
         dimensions: int | None = Field(None, description="the dimensions of the encoder, or null")
-        user: str | None = Field(None, description="any text, which is ignored")
+        user: str | None = Field(None, description="a text, which is ignored,")
 
     router = APIRouter(route_class=_EmbeddingsRoute)
 

@@ -27,7 +27,7 @@ from swiftlet.errors import InvalidArgumentError
 from swiftlet.search.stages.hits import Rerank
 
 _REFUSALS = (InvalidArgumentError, TooManyQueriesError, QueueFullError, DeadlineError)
-_IGNORED = "any value, which is ignored"
+_IGNORED = ", which is ignored,"
 
 
 def rerank_router(service: Service) -> APIRouter:
@@ -50,10 +50,10 @@ def rerank_router(service: Service) -> APIRouter:
         raw_scores: bool = Field(False, description="true or false")
         return_text: bool = Field(False, description="true or false")
         timeout_ms: Annotated[int, fields.timeout_ms] = limits.timeout_ms
-        model: str = Field("", description=_IGNORED)
-        max_tokens_per_doc: int | None = Field(None, description=_IGNORED)
-        truncate: bool | None = Field(None, description=_IGNORED)
-        truncation_direction: str = Field("", description=_IGNORED)
+        model: str = Field("", description=f"a text{_IGNORED}")
+        max_tokens_per_doc: int | None = Field(None, description=f"a whole number{_IGNORED}")
+        truncate: bool | None = Field(None, description=f"true or false{_IGNORED}")
+        truncation_direction: str = Field("", description=f"a text{_IGNORED}")
 
     router = APIRouter(route_class=JsonRoute)
 

@@ -21,7 +21,8 @@ def serve(
     precision: PrecisionOption = None,
     reranker: RerankerOption = None,
     host: Annotated[
-        str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")
+        str | None,
+        typer.Option(help="Addresses to listen on, with commas.", show_default="127.0.0.1"),
     ] = None,
     port: Annotated[
         int | None, typer.Option(help="Port; 0 takes a free one.", show_default="8000")

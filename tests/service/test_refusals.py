@@ -175,6 +175,8 @@ def test_a_bad_value_of_a_search_is_refused_in_one_sentence(
         ("/v1/embeddings", '{"model":"any"}', 422, "input", "input is missing"),
         ("/v1/embeddings", '{"input":"a","encoding_format":"hex"}', 422, "encoding_format",
          'is "hex"; float or base64 is expected'),
+        ("/v1/embeddings", '{"input":"a","model":5}', 422, "model",
+         "model is 5; a text, which is ignored, is expected"),
         ("/v1/embeddings", '{"input":"a","top_k":3}', 422, "top_k",
          "there is no field top_k; the fields are input, model"),
         ("/search", f'{{"query":"a",{",".join(FIELDS[:-1])}}}', 422, "0", "there is no field 0"),

@@ -142,6 +142,11 @@ def test_texts_are_scored_as_by_tei(app: Application, reranker: OnnxReranker) ->
             "documents[0] is an object; a list of 1 to 5 texts, or of objects with a text,",
         ),
         ("/rerank", {"query": QUERY, "texts": ["a"] * 6}, "texts has 6 entries; a list of 1 to 5"),
+        (
+            "/rerank",
+            {"query": QUERY, "texts": TEXTS, "truncate": "x"},
+            "truncate is a text; true or false, which is ignored, is expected",
+        ),
         ("/rerank", {"query": " ", "texts": TEXTS}, "the query is empty"),
         ("/rerank", {"query": QUERY}, "neither documents nor texts: give either documents or te"),
         (
