@@ -130,7 +130,7 @@ class _Reader:
             if name in _LEFT_OUT or (name == "r" and self._is_hidden(child, "{*}rPr/{*}rStyle")):
                 continue
             if said := name in _SAID and child.get(_SAID[name]):
-                below += [] if (text := as_text(said)) in below else [text]
+                below += [] if below[-1:] == [text := as_text(said)] else [text]
             if name == "t":
                 texts.append(child.text or "")
             elif name in _SIGNS:

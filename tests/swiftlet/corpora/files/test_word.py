@@ -293,6 +293,14 @@ def test_text_of_a_hidden_style_is_left_out(kind: str, tmp_path: Path) -> None:
     assert found.text == "seen"
 
 
+def test_the_time_grows_with_the_pictures_of_a_paragraph(tmp_path: Path) -> None:
+    def read(count: int) -> None:
+        pictures = (PICTURE.replace("A pier", f"Pier {number}") for number in range(count))
+        text_of(tmp_path, f"<w:p>{''.join(pictures)}</w:p>")
+
+    assert grows_evenly(read, 1_000)
+
+
 def test_the_time_grows_with_the_paragraphs_whose_ends_were_deleted(tmp_path: Path) -> None:
     one = f"<w:p>{DELETED_END}{R.format('one')}</w:p>"
     assert grows_evenly(lambda count: text_of(tmp_path, one * count), 2_000)
