@@ -199,14 +199,16 @@ def _markdown(tree: Any, left_out: frozenset[str]) -> str:
 
 def _is_left_out(element: Any, left_out: frozenset[str]) -> bool:
     """Whether an element is not read: by its tag, by its role, or as links that navigate."""
-    if element.tag == "a" and (element.get("href") or "").startswith("#"):
-        return _words(element) in _LINKS_TO_HEADINGS
+    if element.tag == "a":
+        is_own = (element.get("href") or "").startswith("#")
+        return is_own and _words(element) in _LINKS_TO_HEADINGS
     name = _ROLES.get(element.get("role") or "", element.tag)
     if name in left_out and name in _READ_WITH_HEADING:
         return next(element.iter(*_HEADINGS), None) is None
-    named = f"{element.get('class') or ''} {element.get('id') or ''}"
-    if name in left_out or left_out == _NOT_SHOWN or not _NAVIGATION.search(named):
+    if name in left_out or left_out == _NOT_SHOWN or name == "li" or name in _WITHIN_LINES:
         return name in left_out
+    if not _NAVIGATION.search(f"{element.get('class') or ''} {element.get('id') or ''}"):
+        return False
     linked = sum(len(_words(link)) for link in element.iter("a"))
     return 2 * linked > len(_words(element))
 

@@ -198,7 +198,7 @@ def test_lists_within_lists_of_a_deep_page_are_lists() -> None:
         ("<fieldset>Herons</fieldset>", "Herons"),
         ("<x-card>Herons</x-card>", "Herons"),
         ("<p><a href=x>Herons</a></p>", "Herons"),
-        ("<ul><li><a href=x>Herons</a></li></ul>", "- Herons"),
+        ("<ul><li class=nav-x><a class=nav-x href=x>Herons</a></li></ul>", "- Herons"),
         ("<div class=caption><p class=author>Herons</p></div>", "Herons"),
         ("<p class=comment id=meta>Herons</p>", "Herons"),
         ("<div class=sidebar>Herons wade. <a href=x>More</a></div>", "Herons wade. More"),
