@@ -4,6 +4,7 @@ import codecs
 import re
 from collections.abc import Callable, Iterator
 from html import escape
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ _ROLES = {
 _NAVIGATION = re.compile(
     r"nav(?:bar|igation|header|footer|path|row)?\b|\bbreadcrumbs?\b|sidebar\b", re.IGNORECASE
 )
+_MOST_TEXTS = 3_000
 _LINKS_TO_HEADINGS = ("¶", "#", "§", "🔗", "\uf0c1")
 _WITHIN_LINES = frozenset({
     "a", "abbr", "acronym", "area", "audio", "b", "bdi", "bdo", "big", "button", "canvas", "cite",
@@ -137,7 +139,7 @@ def _main_parts(path: Path, page: str) -> Iterator[Part]:
         words = formula.xpath(".//text()[not(ancestor::*[starts-with(name(), 'annotation')])]")
         formula.tag, formula[:], formula.text = "span", [], " ".join(" ".join(words).split())
     if text := _markdown(tree, _LEFT_OUT) or _markdown(tree, _NOT_SHOWN):
-        title = " ".join((tree.findtext(".//title") or "").split())
+        title = " ".join((tree.findtext("head/title") or "").split())
         yield markdown_part(text, title or path.stem)
 
 
@@ -201,7 +203,7 @@ def _is_left_out(element: Any, left_out: frozenset[str]) -> bool:
     """Whether an element is not read: by its tag, by its role, or as links that navigate."""
     if element.tag == "a":
         is_own = (element.get("href") or "").startswith("#")
-        return is_own and _words(element) in _LINKS_TO_HEADINGS
+        return is_own and "".join(_texts(element)) in _LINKS_TO_HEADINGS
     name = _ROLES.get(element.get("role") or "", element.tag)
     if name in left_out and name in _READ_WITH_HEADING:
         return next(element.iter(*_HEADINGS), None) is None
@@ -209,12 +211,16 @@ def _is_left_out(element: Any, left_out: frozenset[str]) -> bool:
         return name in left_out
     if not _NAVIGATION.search(f"{element.get('class') or ''} {element.get('id') or ''}"):
         return False
-    linked = sum(len(_words(link)) for link in element.iter("a"))
-    return 2 * linked > len(_words(element))
+    texts = _texts(element)
+    if len(texts) == _MOST_TEXTS:
+        return False
+    linked = [text for link in element.iter("a") for text in _texts(link)]
+    return 2 * sum(map(len, linked)) > sum(map(len, texts))
 
 
-def _words(element: Any) -> str:
-    return " ".join("".join(element.itertext()).split())
+def _texts(element: Any) -> list[str]:
+    """The first texts of an element; not all, since elements nest."""
+    return [text.strip() for text in islice(element.itertext(), _MOST_TEXTS)]
 
 
 def _mark(name: str, depth: int) -> str:
@@ -226,7 +232,7 @@ def _mark(name: str, depth: int) -> str:
 
 def _is_apart(element: Any, before: str) -> bool:
     """Whether a superscript is no part of the word before it: 10³ and a note are, m² is not."""
-    return not _words(element).isalpha() and not _SHORT_UNIT.search(before)
+    return not "".join(_texts(element)).isalpha() and not _SHORT_UNIT.search(before)
 
 
 def _join(blocks: list[tuple[str, str]], start: int, mark: str) -> None:
@@ -242,8 +248,9 @@ def _joined(blocks: list[tuple[str, str]]) -> str:
     for mark, text in blocks:
         if not text.strip(" |"):
             continue
-        parts.append("\n" if mark == previous == _ROW else "\n\n")
-        previous = mark
+        kind = mark.lstrip()
+        parts.append("\n" if kind == previous and kind in {"- ", _ROW} else "\n\n")
+        previous = kind
         if mark == _CODE:
             fence = "`" * max(3, 1 + max(map(len, _TICKS.findall(text)), default=0))
             parts.append(f"{fence}\n{text}\n{fence}")

@@ -180,7 +180,7 @@ def test_a_paragraph_that_looks_like_a_heading_is_none() -> None:
 def test_lists_within_lists_of_a_deep_page_are_lists() -> None:
     page = f"<html><body>{'<div>' * 250}<ol><li>a<ul><li>b<li><p>c</ul><li>d</ol>e"
     (part,) = web_parts(Path("page.html"), page.encode())
-    assert part.text == "- a\n\n  - b\n\n  - c\n\n- d\n\ne"
+    assert part.text == "- a\n  - b\n  - c\n- d\n\ne"
 
 
 # Each block stands within a long page, and all of its text is part of the main text.
@@ -341,3 +341,12 @@ def test_the_time_grows_with_the_page(piece: str) -> None:
         list(web_parts(Path("page.html"), f"<html><body>{piece * count}</body></html>".encode()))
 
     assert grows_evenly(read, 2_000)
+
+
+@pytest.mark.parametrize("tag", ["div class=nav", "sup", "header", "td", "pre"])
+def test_the_time_does_not_grow_with_the_depth_times_the_length(tag: str) -> None:
+    def read(count: int) -> None:
+        page = f"<{tag}>" * (count // 100) + "x <b>x</b> " * count + "<h2>a</h2>"
+        list(web_parts(Path("page.html"), page.encode()))
+
+    assert grows_evenly(read, 10_000)
