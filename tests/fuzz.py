@@ -24,7 +24,7 @@ from measuring.machine import describe_machine
 from measuring.results import Figures, write
 
 TEMPLATE, READERS = "tests/fuzz.md.j2", "tests/swiftlet/corpora"
-PACKAGES = ["hypothesis", "pyarrow", "python-docx", "pypdfium2", "trafilatura"]
+PACKAGES = ["hypothesis", "lxml", "pyarrow", "python-docx", "pypdfium2"]
 settings.register_profile(
     "fuzz", deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
 )

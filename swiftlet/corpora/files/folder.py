@@ -28,7 +28,7 @@ Reader = Callable[[Path, bytes], Iterator[Part | CollectionError]]
 
 _PDF = ".pdf"
 _READERS: dict[str, tuple[Reader, str]] = {
-    **dict.fromkeys((".html", ".htm", ".xhtml"), (web_parts, "trafilatura")),
+    **dict.fromkeys((".html", ".htm", ".xhtml"), (web_parts, "lxml")),
     ".docx": (word_parts, "docx"),
     _PDF: (pdf_parts, "pypdfium2"),
 }

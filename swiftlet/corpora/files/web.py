@@ -1,11 +1,10 @@
-"""HTML pages as Markdown: the main text, without navigation and footers."""
+"""HTML pages as Markdown: all text but navigation, footers and what is not shown."""
 
 import codecs
-import logging
 import re
 from collections.abc import Callable, Iterator
-from copy import deepcopy
 from html import escape
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from swiftlet.corpora.lines import read_errors
 from swiftlet.errors import CollectionError
 
 _HEAD_BYTES = 10_000
-_DEEPEST = 200
 # Encodings are declared by the names of smaller ones.
 _AS_BROWSERS = {
     "ascii": "cp1252", "iso8859-1": "cp1252", "iso8859-9": "cp1254", "shift_jis": "cp932",
@@ -35,48 +33,35 @@ _NO_XML = re.compile(
 )
 _CLOSED_AT_ONCE = re.compile(r"<html\b[^<>]*/>", re.IGNORECASE)
 _CDATA = re.compile(r"<!\[CDATA\[(.*?)(?:\]\]>|\Z)", re.DOTALL)
-_LEVELS = ("h1", "h2", "h3", "h4", "h5", "h6")
-_LEFT_OUT = frozenset({
-    "head", "nav", "header", "footer", "aside", "script", "style", "form", "noscript", "template",
-    "select", "button", "dialog",
-})  # fmt: skip
-_WITHIN_LINES = frozenset({
-    "a", "abbr", "b", "bdi", "bdo", "big", "cite", "code", "data", "del", "dfn", "em", "font", "i",
-    "ins", "kbd", "label", "mark", "output", "q", "rb", "rp", "rt", "ruby", "s", "samp", "small",
-    "span", "strike", "strong", "sub", "sup", "time", "tt", "u", "var", "wbr",
-})  # fmt: skip
-_LEAST_FOUND = 0.8
-_OPENING = re.compile(r"^`{3,}|(?<![`\\])`{3,}$")
-_IN_RUNS = _WITHIN_LINES | {"br", "img", "math"}
-_CONTAINERS = (
-    "address", "article", "blockquote", "body", "center", "details", "div", "fieldset", "figure",
-    "hgroup", "main", "search", "section", "dd", "li", "td", "th",
-)  # fmt: skip
-_LOST_ALONE = ("article", "main", "section")
-"""Containers of which the package loses a text that stands in no block."""
-
-_FORMS = {
-    "fieldset": "div", "figcaption": "p", "figure": "div", "hgroup": "div", "legend": "p",
-    "search": "div", "textarea": "p",
+_HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+_NOT_SHOWN = frozenset({"title", "script", "style", "template"})
+_LEFT_OUT = _NOT_SHOWN | {
+    "nav", "header", "footer", "aside", "form", "noscript", "select", "datalist", "button",
+    "dialog", "svg", "iframe", "audio", "video", "canvas",
 }  # fmt: skip
-_DROPPED = ("bdi", "bdo", "data", "label", "output", "rb", "rp", "rt", "ruby", "sub", "sup", "time")
-_DROPPED_IF_BLANK = ("a", "code", "kbd", "samp", "tt")
-_IN_LINES = _WITHIN_LINES | {"p", "li", "td", "th", "dd", "dt"}
-_HEADINGS = re.compile(r"^#{1,6} ", re.MULTILINE)
-# What trafilatura writes so that a program that shows Markdown shows the text. In blocks and spans
-# of code, backslashes stay.
-_CODE_OR_ESCAPES = re.compile(
-    r"""
-    ^(?P<fence>`{3,}) (?: .*? \n[^\S\n]*(?P=fence)[^\S\n]*$ | .* )
-    | (?<![\\`])(?P<ticks>`{1,9})(?!`) (?:(?!\n```).)*? (?<![\\`])(?P=ticks)(?!`)
-    | ^(?P<start>[ ]{0,3}(?:\d{1,9})?)\\(?P<sign>[>+.)-])
-    | (?<!\\)(?P<run>\\++)(?P<special>[*_`~\[\]<])
-    """,
-    re.MULTILINE | re.DOTALL | re.VERBOSE,
+# The title of a page stands in a header, and all of some pages in a form.
+_READ_WITH_HEADING = ("header", "form")
+_ROLES = {
+    "navigation": "nav", "banner": "header", "contentinfo": "footer", "complementary": "aside",
+    "search": "form",
+}  # fmt: skip
+_NAVIGATION = re.compile(
+    r"nav(?:bar|igation|header|footer|path|row)?\b|\bbreadcrumbs?\b|sidebar\b", re.IGNORECASE
 )
+_MOST_TEXTS = 3_000
+_LINKS_TO_HEADINGS = ("¶", "#", "§", "🔗", "\uf0c1")
+_WITHIN_LINES = frozenset({
+    "a", "abbr", "acronym", "area", "audio", "b", "bdi", "bdo", "big", "button", "canvas", "cite",
+    "code", "data", "del", "dfn", "em", "font", "i", "iframe", "img", "input", "ins", "kbd",
+    "label", "mark", "meter", "nobr", "noscript", "output", "picture", "progress", "q", "rb", "rp",
+    "rt", "ruby", "s", "samp", "script", "select", "slot", "small", "source", "span", "strike",
+    "strong", "style", "sub", "sup", "svg", "template", "time", "tt", "u", "var", "video", "wbr",
+})  # fmt: skip
+_CODE, _ROW = "```", "| "
+_TICKS = re.compile("`+")
+_LONGEST_ROW = 1_000  # a longer one is the layout of a page
 _CHARACTERS_BEFORE = 5
 _SHORT_UNIT = re.compile(r"(?:^|\W)[^\W\d_]{1,3}$")
-_LEAST_SHARE = 0.9
 
 
 def web_parts(
@@ -147,201 +132,128 @@ def _tree(page: str) -> Any:
 
 
 def _main_parts(path: Path, page: str) -> Iterator[Part]:
-    import trafilatura
-
-    # Of bad pages, the package writes to the log what the missing text says, too.
-    logging.getLogger("trafilatura").setLevel(logging.CRITICAL)
     tree = _tree(page)
     if tree is None:
         return
-    _prepare(tree)
-    # Of deeper elements, the package drops the text.
-    text = "" if tree.xpath(f"boolean(//*[count(ancestor::*) > {_DEEPEST}])") else _main_text(tree)
-    own, in_links = _blocks(tree)
-    # On some layouts, the package loses headings and code, or all that stands outside of blocks.
-    has_lost = not _HEADINGS.search(text) and _HEADINGS.search(own)
-    if len(text) < _LEAST_FOUND * (len(own) - in_links) or (
-        has_lost and len(own) >= _LEAST_SHARE * len(text)
-    ):
-        text = own
-    if text:
-        found = trafilatura.extract_metadata(tree)
-        yield markdown_part(text, (found and found.title) or path.stem)
+    for formula in [*tree.iter("math")]:
+        words = formula.xpath(".//text()[not(ancestor::*[starts-with(name(), 'annotation')])]")
+        formula.tag, formula[:], formula.text = "span", [], " ".join(" ".join(words).split())
+    if text := _markdown(tree, _LEFT_OUT) or _markdown(tree, _NOT_SHOWN):
+        title = " ".join((tree.findtext("head/title") or "").split())
+        yield markdown_part(text, title or path.stem)
 
 
-def _main_text(tree: Any) -> str:
-    import trafilatura
+def _markdown(tree: Any, left_out: frozenset[str]) -> str:
+    """The text of a page as Markdown.
 
-    text = trafilatura.extract(
-        deepcopy(tree),
-        output_format="markdown",
-        include_formatting=True,
-        include_comments=False,
-        favor_recall=True,
-    )
-    text = _with_whole_fences(text or "")
-    return without_escapes(text) if text else trafilatura.html2txt(deepcopy(tree)) or ""
-
-
-def _prepare(tree: Any) -> None:
-    """Give what the package would lose another form: captions, pictures, formulas, labels.
-
-    In a page that does not say where its main text is, it would lose lists and tables.
+    Formats within lines have no signs, since they would divide words.
     """
     from lxml import etree
 
-    body = tree.find("body")
-    if body is not None and not tree.xpath("//article|//main|//*[@role='main']"):
-        article = body.makeelement("article")
-        article.text, body.text = body.text, None
-        article.extend([*body])
-        body.append(article)
-    for formula in [*tree.iter("math")]:
-        words = " ".join(
-            formula.xpath(".//text()[not(ancestor::*[starts-with(name(), 'annotation')])]")
-        )
-        formula.tag, formula[:], formula.text = "span", [], " ".join(words.split())
-    for element in [*tree.iter(*_CONTAINERS)]:
-        _set_apart(element)
-    for element in [*tree.iter("sup", "img", *_FORMS)]:
-        if element.tag in _FORMS:
-            element.tag = _FORMS[element.tag]
-        elif element.tag == "img":
-            _show_alternative(element)
-        elif _is_apart(element):
-            element.text = f"^{element.text or ''}"
-    for element in tree.xpath("//td//blockquote|//th//blockquote"):  # its text would be lost
-        element.tag = "div"
-    for element in [*tree.iter("code", "kbd", "samp", "tt")]:  # what follows them would be lost
-        etree.strip_tags(element, *_WITHIN_LINES)
-    etree.strip_tags(tree, *_DROPPED)
-    for element in tree.iter():  # many texts in a row, which that leaves, take the package long
-        element.text, element.tail = element.text, element.tail
-    for element in [*tree.iter(*_DROPPED_IF_BLANK)]:
-        if not element.text_content().strip() and element.find(".//img[@alt]") is None:
-            element.drop_tag()
+    blocks, line = list[tuple[str, str]](), list[str]()  # a block has a mark and a text
+    starts = list[int]()  # of the rows and cells that are open
+    mark, depth, codes = "", 0, 0
 
+    def end_line(new_mark: str = "") -> None:
+        nonlocal mark
+        text = "".join(line)
+        text = text.strip("\n").rstrip() if new_mark == _CODE else " ".join(text.split())
+        if text:
+            blocks.append((new_mark or mark, text))
+            mark = ""
+        line.clear()
 
-def _set_apart(element: Any) -> None:
-    """Make a paragraph of each run of text and elements within lines that stands beside blocks."""
-    runs: list[tuple[Any, list[Any]]] = [(None, [])]
-    for child in element:
-        if child.tag in _IN_RUNS:
-            runs[-1][1].append(child)
-        else:
-            runs.append((child, []))
-    is_one = len(runs) == 1 and not any(child.tag == "br" for child in element)
-    if is_one and element.tag not in _LOST_ALONE:
-        return
-    for block, children in runs:
-        text = (element.text if block is None else block.tail) or ""
-        words = [f"{'' if each.tag == 'a' else each.text_content()}{each.tail or ''}"
-                 for each in children]  # fmt: skip
-        if not "".join([text, *words]).strip():  # links alone may be navigation
+    walk = etree.iterwalk(tree, events=("start", "end"))
+    for event, element in walk:
+        name, opens = element.tag, event == "start"
+        step = 1 if opens else -1
+        if name == "pre":
+            if codes == (not opens):  # the outermost
+                end_line("" if opens else _CODE)
+                mark = ""
+            codes += step
+        elif name not in _WITHIN_LINES and codes:
+            line.append("" if line and line[-1].endswith("\n") else "\n")
+        elif name == "br" and mark.startswith("#"):
+            line.append(" ")
+        elif name == "br":
+            end_line()
+        elif name not in _WITHIN_LINES:
+            end_line()
+            mark = _mark(name, depth) or mark if opens else ""
+            if name in {"tr", "td", "th"} and opens:
+                starts.append(len(blocks))
+            elif name in {"tr", "td", "th"}:
+                _join(blocks, starts.pop(), _ROW if name == "tr" else "")
+        depth += step * (name in {"ul", "ol", "menu", "dir"})
+        text = (element.text if opens else element.tail) or ""
+        if opens and _is_left_out(element, left_out):
+            walk.skip_subtree()
             continue
-        paragraph = element.makeelement("p")
-        paragraph.text = text
-        if block is None:
-            element.text = None
-            element.insert(0, paragraph)
-        else:
-            block.tail = None
-            block.addnext(paragraph)
-        paragraph.extend(children)
+        if opens and name in {"img", "area"}:
+            text = f" {element.get('alt') or ''} "
+        if opens and name == "sup" and _is_apart(element, "".join(line[-_CHARACTERS_BEFORE:])):
+            text = f"^{text}"
+        line += [text] * bool(text)
+    end_line()
+    return _joined(blocks)
 
 
-def _show_alternative(picture: Any) -> None:
-    """The alternative text in place of a picture."""
-    if text := " ".join((picture.get("alt") or "").split()):
-        parent = picture.getparent()
-        picture.tag = "span" if parent is not None and parent.tag in _IN_LINES else "p"
-        picture.attrib.clear()
-        picture.text = f" {text} "
+def _is_left_out(element: Any, left_out: frozenset[str]) -> bool:
+    """Whether an element is not read: by its tag, by its role, or as links that navigate."""
+    if element.tag == "a":
+        is_own = (element.get("href") or "").startswith("#")
+        return is_own and "".join(_texts(element)) in _LINKS_TO_HEADINGS
+    name = _ROLES.get(element.get("role") or "", element.tag)
+    if name in left_out and name in _READ_WITH_HEADING:
+        return next(element.iter(*_HEADINGS), None) is None
+    if name in left_out or left_out == _NOT_SHOWN or name == "li" or name in _WITHIN_LINES:
+        return name in left_out
+    if not _NAVIGATION.search(f"{element.get('class') or ''} {element.get('id') or ''}"):
+        return False
+    texts = _texts(element)
+    if len(texts) == _MOST_TEXTS:
+        return False
+    linked = [text for link in element.iter("a") for text in _texts(link)]
+    return 2 * sum(map(len, linked)) > sum(map(len, texts))
 
 
-def _is_apart(element: Any) -> bool:
-    """Whether a superscript is no part of the word before it: 10³ and a note are, m² is not."""
-    text = element.text_content().strip()
-    return not text.isalpha() and not _SHORT_UNIT.search(_text_before(element))
-
-
-def _text_before(element: Any) -> str:
-    """The last characters of the line before an element, also of those that are dropped."""
-    found = ""
-    for _ in range(_CHARACTERS_BEFORE):
-        previous, parent = element.getprevious(), element.getparent()
-        element = parent if previous is None else previous
-        found = ((parent.text if previous is None else previous.tail) or "") + found
-        if len(found) >= _CHARACTERS_BEFORE or element.tag not in _DROPPED:
-            break
-        if previous is not None:
-            found = previous.text_content() + found
-    return found[-_CHARACTERS_BEFORE:]
-
-
-def _with_whole_fences(text: str) -> str:
-    """Blocks of code that begin within a line begin on a line of their own, as Markdown has it."""
-    lines, fence = list[str](), ""
-    for line in text.split("\n"):
-        opens = None if fence else _OPENING.search(line)
-        if fence:
-            fence = "" if line.strip() == fence else fence
-        elif opens and (opens.start() == 0 or line.count(opens[0]) % 2):  # else a span ends here
-            fence = opens[0]
-            if opens.start():
-                lines += [line[: opens.start()].rstrip(), fence]
-                continue
-        lines.append(line)
-    return "\n".join(lines)
-
-
-def without_escapes(text: str) -> str:
-    """Markdown of trafilatura without its backslashes, so that names are whole words."""
-    return _CODE_OR_ESCAPES.sub(_without_escapes, text)
-
-
-def _without_escapes(found: re.Match[str]) -> str:
-    if found["start"] is not None:
-        return f"{found['start']}{found['sign']}"
-    return "\\" * (len(found["run"]) // 2) + found["special"] if found["run"] else found[0]
+def _texts(element: Any) -> list[str]:
+    """The first texts of an element; not all, since elements nest."""
+    return [text.strip() for text in islice(element.itertext(), _MOST_TEXTS)]
 
 
 def _mark(name: str, depth: int) -> str:
     """The sign of Markdown before the text of a block."""
     if name == "li":
         return "  " * (depth - 1) + "- "
-    return "#" * int(name[1]) + " " if name in _LEVELS else ""
+    return "#" * int(name[1]) + " " if name in _HEADINGS else ""
 
 
-def _blocks(tree: Any) -> tuple[str, int]:
-    """All text of a page but its navigation, as Markdown, and how much of it is in links."""
-    from lxml import etree
+def _is_apart(element: Any, before: str) -> bool:
+    """Whether a superscript is no part of the word before it: 10³ and a note are, m² is not."""
+    return not "".join(_texts(element)).isalpha() and not _SHORT_UNIT.search(before)
 
-    blocks, line = list[str](), list[str]()
-    mark, depth = "", 0
-    in_links = links = 0
 
-    def end_line() -> None:
-        nonlocal mark
-        if words := " ".join("".join(line).split()):
-            blocks.append(f"{mark}{as_text(words)}")
-            mark = ""
-        line.clear()
+def _join(blocks: list[tuple[str, str]], start: int, mark: str) -> None:
+    """Make one block of those of a cell or row, unless they are the layout of a page."""
+    inner = blocks[start:]
+    if not any(each for each, _ in inner) and sum(len(text) for _, text in inner) <= _LONGEST_ROW:
+        between = " | " if mark else " "
+        blocks[start:] = [(mark, between.join(text for _, text in inner))]
 
-    walk = etree.iterwalk(tree, events=("start", "end", "comment", "pi"))
-    for event, element in walk:
-        name, opens = element.tag if event in {"start", "end"} else "", event == "start"
-        if name and name not in _WITHIN_LINES:
-            end_line()
-            mark = _mark(name, depth) or mark if opens else ""
-        depth += (name in {"ul", "ol"}) * (1 if opens else -1)
-        if opens and (name in _LEFT_OUT or name == "pre"):
-            walk.skip_subtree()
-            blocks += [f"```\n{element.text_content().strip()}\n```"] * (name == "pre")
+
+def _joined(blocks: list[tuple[str, str]]) -> str:
+    parts, previous = list[str](), ""
+    for mark, text in blocks:
+        if not text.strip(" |"):
             continue
-        links += (name == "a") * (1 if opens else -1)
-        text = (element.text if opens else element.tail) or ""
-        line.append(text)
-        in_links += len(text) * (links > 0)
-    end_line()
-    return "\n\n".join(blocks), in_links
+        kind = mark.lstrip()
+        parts.append("\n" if kind == previous and kind in {"- ", _ROW} else "\n\n")
+        previous = kind
+        if mark == _CODE:
+            fence = "`" * max(3, 1 + max(map(len, _TICKS.findall(text)), default=0))
+            parts.append(f"{fence}\n{text}\n{fence}")
+        else:
+            parts.append(f"{mark}{as_text(text)}{' |' * (mark == _ROW)}")
+    return "".join(parts[1:])

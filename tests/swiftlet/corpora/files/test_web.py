@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from swiftlet.corpora.files.web import web_parts, without_escapes
+from swiftlet.corpora.files.web import web_parts
 from swiftlet.errors import CollectionError
 from tests.growth import grows_evenly
 
@@ -59,17 +59,6 @@ def text_of(body: str) -> str:
 )  # fmt: skip
 def test_text_is_read_as_it_is_shown(body: str, shown: str) -> None:
     assert shown in text_of(body)
-
-
-def test_code_of_several_lines_within_a_paragraph_ends() -> None:
-    code = "<p>Then run <code>dpkg -x\n# a_b</code> and read a_b [1].</p>"
-    words = "".join(f"<p>Sentence {n} says how the thing is used.</p>" for n in range(9))
-    main = f"<h1>A title</h1>{words}{code}<h2>Next_part</h2><p>Read x_y [2].</p>"
-    page = f"<html><body><article>{main}</article></body></html>"
-    (part,) = web_parts(Path("page.html"), page.encode())
-    expected = "run\n```\ndpkg -x\n# a_b\n```\n and read a_b [1].\n\n## Next_part\n\nRead x_y [2]."
-    assert part.text.endswith(expected)
-    assert part.sections[-1].heading == "Next_part"
 
 
 FRENCH = "Le très bon café, déjà vu à la fenêtre."
@@ -164,7 +153,7 @@ def of_body(body: str) -> tuple[str, str]:
     ("body", "text"),
     [
         ("<p>a</p>loose<br>more<div>b</div>", "a loose more b"),
-        ("<section><p>a</p></section><b>bold</b> tail", "a **bold** tail"),
+        ("<section><p>a</p></section><b>bold</b> tail", "a bold tail"),
         ("<blockquote><time>1999</time><p>a</p></blockquote>", "1999 a"),
         ("<ul><li>one<div>two</div>three<p>four</p>five</li></ul>", "- one two three four five"),
         ("<p>a <ruby>漢<rp>(</rp><rt>kan</rt><rp>)</rp></ruby> b</p>", "a 漢(kan) b"),
@@ -191,30 +180,81 @@ def test_a_paragraph_that_looks_like_a_heading_is_none() -> None:
 def test_lists_within_lists_of_a_deep_page_are_lists() -> None:
     page = f"<html><body>{'<div>' * 250}<ol><li>a<ul><li>b<li><p>c</ul><li>d</ol>e"
     (part,) = web_parts(Path("page.html"), page.encode())
-    assert part.text == "- a\n\n  - b\n\n  - c\n\n- d\n\ne"
+    assert part.text == "- a\n  - b\n  - c\n- d\n\ne"
 
 
-MARKDOWN = st.text("a_*`[]<\\\n #", max_size=20)
+# Each block stands within a long page, and all of its text is part of the main text.
+@pytest.mark.parametrize(
+    ("block", "shown"),
+    [
+        ("<div>Herons wade.</div>", "Herons wade."),
+        ("<div><span>Herons</span> <em>wade</em>.</div>", "Herons wade."),
+        ("<div><div>Herons</div></div>wade", "Herons\n\nwade"),
+        ("<div class=docblock>Herons wade.</div>", "Herons wade."),
+        ("<div role=note>Herons wade.</div>", "Herons wade."),
+        ("<menu><li>Herons</li></menu>", "- Herons"),
+        ("<div><math><mi>h</mi><mo>+</mo><mn>1</mn></math></div>", "h + 1"),
+        ("<center>Herons</center>", "Herons"),
+        ("<fieldset>Herons</fieldset>", "Herons"),
+        ("<x-card>Herons</x-card>", "Herons"),
+        ("<p><a href=x>Herons</a></p>", "Herons"),
+        ("<ul><li class=nav-x><a class=nav-x href=x>Herons</a></li></ul>", "- Herons"),
+        ("<div class=caption><p class=author>Herons</p></div>", "Herons"),
+        ("<p class=comment id=meta>Herons</p>", "Herons"),
+        ("<div class=sidebar>Herons wade. <a href=x>More</a></div>", "Herons wade. More"),
+        ("<header><h2>Herons</h2></header>", "## Herons"),
+        ("<form><h2>Herons</h2><p>wade</p></form>", "## Herons\n\nwade"),
+        ("<p>Write &amp;lt; and &amp;nbsp; and &amp;eacute;</p>",
+         "Write &lt; and &nbsp; and &eacute;"),
+        ("<p><code>&amp;lt;b&amp;gt;</code></p>", "&lt;b&gt;"),
+        ("<pre>a &amp;lt; b\n  &amp;amp; c</pre>", "```\na &lt; b\n  &amp; c\n```"),
+        ("<p>un<em>believ</em>able <b>H</b>yper<b>T</b>ext <u>F</u>ile</p>",
+         "unbelievable HyperText File"),
+        ("<p>the <code>Counter</code>s, <i>n</i>-gram, <acronym>A</acronym>s</p>",
+         "the Counters, n-gram, As"),
+        ("<h2>The <code>spam_eggs</code> <em>mod</em>ule</h2>", "## The spam_eggs module"),
+        ("<map name=m><area alt='The North' href=n><area href=o></map>", "The North"),
+        ("<details><summary><h3>Herons</h3></summary>wade</details>", "### Herons\n\nwade"),
+        ("<h2>Herons<a class=headerlink href='#h'>¶</a></h2>", "## Herons"),
+        ("<p>See <a href='#h'>herons</a> or <a href=x>#</a></p>", "See herons or #"),
+        ("<h2>Herons<br>wade</h2>", "## Herons wade"),
+        ("<ul><li><br>Herons<br>wade</li></ul>", "- Herons\n\nwade"),
+        ("<pre>a<br>b<div> c</div>d\n\n<b>e</b></pre>f", "```\na\nb\n c\nd\n\ne\n```\n\nf"),
+        ("<pre>```\na</pre>", "````\n```\na\n````"),
+        ("<p>Tick <input> the <svg></svg>box<script>x</script>es</p>", "Tick the boxes"),
+        ("<table><tr><th>a<td>b<br>c<tr><td><td>d</table>", "| a | b c |\n|  | d |"),
+        ("<table><tr><td><h2>a</h2>b<td>c</table>", "## a\n\nb\n\nc"),
+        (f"<table><tr><td><p>a<p>{'b' * 1_000}</table>", f"a\n\n{'b' * 1_000}"),
+    ],
+)  # fmt: skip
+def test_each_block_of_a_long_page_is_read_as_it_is_shown(block: str, shown: str) -> None:
+    words = "".join(f"<p>Paragraph {n} is about kites and bridges.</p>" for n in range(20))
+    long = f"{words}{block}{words}"
+    for page in (block, f"<html><body>{long}", f"<title>T</title><main>{long}</main>"):
+        (part,) = web_parts(Path("page.html"), page.encode())
+        assert f"\n\n{shown}\n\n" in f"\n\n{part.text}\n\n"
 
 
-@given(MARKDOWN)
-@example("```\n\\_\n```\n\\_")
-@example("`` a\\_ `` \\_ `b")
-def test_unescaping_loses_no_sign_but_backslashes(text: str) -> None:
-    found = without_escapes(text)
-    assert found.replace("\\", "") == text.replace("\\", "")
+NOT_READ = [
+    "<nav>Menu</nav>", "<header>Menu</header>", "<footer>Menu</footer>", "<aside>Menu</aside>",
+    "<form>Menu</form>", "<div role=navigation>Menu</div>", "<p role=contentinfo>Menu</p>",
+    "<div class='top-nav x'><a href=x>Menu</a></div>", "<ul id=Breadcrumbs><li><a>Menu</a></ul>",
+    "<iframe>Menu</iframe>", "<template>Menu</template>", "<noscript><p>Menu</p></noscript>",
+    "<video>Menu</video>", "<button>Menu</button>", "<svg><text>Menu</text></svg>",
+]  # fmt: skip
 
 
-@given(st.text("a_*\\[]", max_size=20))
-def test_what_was_escaped_comes_back(text: str) -> None:
-    escaped = ""
-    backslashes = 0
-    for sign in text:  # each special sign after a run of backslashes, as trafilatura does it
-        if sign in "*_[]":
-            escaped += "\\" * (backslashes + 1)
-        backslashes = backslashes + 1 if sign == "\\" else 0
-        escaped += sign
-    assert without_escapes(escaped) == text
+@pytest.mark.parametrize("element", NOT_READ)
+def test_navigation_and_what_is_not_shown_are_left_out(element: str) -> None:
+    for page in (f"<p>a</p>{element}<p>b</p>", f"{'<div>' * 250}<p>a</p>{element}<p>b</p>"):
+        (part,) = web_parts(Path("page.html"), page.encode())
+        assert part.text == "a\n\nb"
+
+
+def test_of_a_page_without_a_main_text_all_is_read() -> None:
+    page = b"<title>A\n title</title><script>x</script><nav>Menu <a href=x>one</a></nav>"
+    (part,) = web_parts(Path("page.html"), page)
+    assert (part.title, part.text) == ("A title", "Menu one")
 
 
 TAGS = ["p", "div", "b", "sub", "sup", "li", "ul", "pre", "code", "dl", "dt", "dd", "h2", "table"]
@@ -251,13 +291,13 @@ def one_of(names: str, content: st.SearchStrategy[str]) -> st.SearchStrategy[str
 
 # As the HTML standard nests elements; a @ becomes a word of its own.
 LINES = st.recursive(
-    st.just(" @ "), lambda inner: one_of("b code em kbd span sub", inner), max_leaves=3
+    st.just(" @ "), lambda inner: one_of("a b code em kbd span sub", inner), max_leaves=3
 )
 BLOCKS = st.recursive(
     one_of("p h2 h3", LINES) | within("pre", st.just(" @ ")),
     lambda blocks: st.one_of(
-        one_of("div section blockquote figure", blocks | LINES),
-        one_of("ul ol", within("li", blocks | LINES)),
+        one_of("article blockquote center div fieldset figure section", blocks | LINES),
+        one_of("ul ol menu", within("li", blocks | LINES)),
         within("table", within("tr", within("td", blocks | LINES))),
         within("dl", st.tuples(within("dt", LINES), within("dd", blocks | LINES)).map("".join)),
         within("details", st.tuples(within("summary", LINES), blocks | LINES).map("".join)),
@@ -267,14 +307,14 @@ BLOCKS = st.recursive(
 
 
 @settings(max_examples=20)
-@given(st.lists(BLOCKS | LINES, max_size=4))
-@example([" @ <code> @  @  @  @ </code> @ "])
-@example(["<p><code><b> @ </b></code> @ </p>"])
-@example(
-    ["<table><tr><td><blockquote><p> @ </p></blockquote><p> @ <b> @  @ </b></p></td></tr></table>"]
-)
-@example(["<section> @ </section>", "<b> @  @  @  @  @  @  @ </b>"])
-def test_all_words_of_a_page_are_read(pieces: list[str]) -> None:
+@given(st.lists(BLOCKS | LINES, max_size=4), st.sampled_from([0, 10, 40]))
+@example([" @ <code> @  @  @  @ </code> @ "], 0)
+@example(["<p><code><b> @ </b></code> @ </p>"], 0)
+@example(["<table><tr><td><blockquote><p>@</p></blockquote><p>@ <b>@</b></p></td></tr></table>"], 0)
+@example(["<section> @ </section>", "<b> @  @  @  @  @  @  @ </b>"], 0)
+@example(["<div> @ </div>", "<p><a href=x> @ </a></p>"], 40)
+def test_all_words_of_a_page_are_read(pieces: list[str], paragraphs: int) -> None:
+    pieces = [piece + "<p>An ordinary paragraph about @.</p>" * paragraphs for piece in pieces]
     count, numbers = "".join(pieces).count("@"), itertools.count()
     page = re.sub("@", lambda _: f"word{next(numbers)}x", "".join(pieces))
     parts = web_parts(Path("page.html"), f"<html><body>{page}<p>The end.</p></body>".encode())
@@ -283,7 +323,18 @@ def test_all_words_of_a_page_are_read(pieces: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["<p>w</p>", "w_ ", "<pre>```\nx</pre>", "<p>`a</p>", "<b>x</b>", "a<sup>x</sup>"]
+    "piece",
+    [
+        "<p>w</p>",
+        "w_ ",
+        "<pre>```\nx</pre>",
+        "<p>`a</p>",
+        "<b>x</b>",
+        "a<sup>x</sup>",
+        "<tr><td>x",
+        "<pre>a<br></pre>",
+        "<p class=nav>x</p>",
+    ],
 )
 def test_the_time_grows_with_the_page(piece: str) -> None:
     def read(count: int) -> None:
@@ -292,6 +343,10 @@ def test_the_time_grows_with_the_page(piece: str) -> None:
     assert grows_evenly(read, 2_000)
 
 
-@pytest.mark.parametrize("piece", ["`", "`a", "``a`", "\\`a", "a\\", "\n```\n", "```a\n", "1\\."])
-def test_the_time_grows_with_the_signs_of_markdown(piece: str) -> None:
-    assert grows_evenly(lambda count: without_escapes(piece * count), 20_000)
+@pytest.mark.parametrize("tag", ["div class=nav", "sup", "header", "td", "pre"])
+def test_the_time_does_not_grow_with_the_depth_times_the_length(tag: str) -> None:
+    def read(count: int) -> None:
+        page = f"<{tag}>" * (count // 100) + "x <b>x</b> " * count + "<h2>a</h2>"
+        list(web_parts(Path("page.html"), page.encode()))
+
+    assert grows_evenly(read, 10_000)
