@@ -1,4 +1,4 @@
-"""The words of PDF files that stand in no list, and backslashes of HTML: before and after reading.
+"""The words of PDF files that stand in no list, before and after reading.
 
     python -m experiments.file_words --files FILES --words WORDS
 
@@ -9,27 +9,22 @@ docs/results/files.json and its page. It takes five minutes of one core.
 
 import gzip
 import json
-import random
 import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pypdfium2
-import trafilatura
 
 from measuring.command_line import existing, refuse, script_options
 from measuring.machine import describe_machine
 from measuring.results import RESULTS, Figures, write
 from swiftlet.corpora.files.pdf import pdf_parts
 from swiftlet.corpora.files.text import Part
-from swiftlet.corpora.files.web import web_parts
 
-MOST_PDF_PAGES, LEAST_WORDS, MOST_HTML_PAGES = 1_000, 5_000, 100
-"""Longer and shorter PDF files are left out, and HTML pages of a package beyond a sample."""
+MOST_PAGES, LEAST_WORDS = 1_000, 5_000
+"""Longer and shorter PDF files are left out."""
 
 WORD = re.compile(r"[^\W\d_]{2,}")
-ESCAPED = re.compile(r"\w+\\[^\w\s|]")
-"""A backslash between a word and the punctuation after it."""
 
 
 def main() -> None:
@@ -39,15 +34,14 @@ def main() -> None:
     packages = sorted(folder for folder in options.files.iterdir() if folder.is_dir())
     figures = {
         "template": "experiments/file_words.md.j2",
-        "machine": describe_machine(["pypdfium2", "trafilatura"], threads="1"),
-        "bounds": [MOST_PDF_PAGES, LEAST_WORDS, MOST_HTML_PAGES],
+        "machine": describe_machine(["pypdfium2"], threads="1"),
+        "bounds": [MOST_PAGES, LEAST_WORDS],
         "list": len(known),
         "pdf": [each for package in packages for each in of_pdf_files(package, known)],
-        "html": [each for package in packages if (each := of_web_pages(package))],
         "earlier": json.loads(raw.read_text("utf-8"))["earlier"],
     }
     if not figures["pdf"]:
-        bounds = f"at least {LEAST_WORDS:,} words and at most {MOST_PDF_PAGES:,} pages"
+        bounds = f"at least {LEAST_WORDS:,} words and at most {MOST_PAGES:,} pages"
         refuse(f"{options.files}: no folder in it has a PDF with {bounds}", program="experiments")
     print(write(options.raw, figures))
 
@@ -71,7 +65,7 @@ def of_pdf_files(package: Path, known: Collection[str]) -> Iterator[Figures]:
     """How many words of each PDF file are not known: as PDFium has its text, and as we do."""
     for content, path in different(package, ".pdf", ".pdf.gz").items():
         with pypdfium2.PdfDocument(content) as document:
-            if len(document) > MOST_PDF_PAGES:
+            if len(document) > MOST_PAGES:
                 continue
             plain = [page.get_textpage().get_text_range() for page in document]
         ours = [each.text for each in pdf_parts(path, content) if isinstance(each, Part)]
@@ -83,27 +77,6 @@ def of_pdf_files(package: Path, known: Collection[str]) -> Iterator[Figures]:
                 "words": [len(before), len(after)],
                 "unknown": [sum(word not in known for word in side) for side in (before, after)],
             }  # fmt: skip
-
-
-def of_web_pages(package: Path) -> Figures:
-    """How many pages get a backslash before punctuation in a word, by trafilatura and by us."""
-    pages = [*different(package, ".html", ".htm").items()]
-    pages = random.Random(0).sample(pages, min(len(pages), MOST_HTML_PAGES))
-    escaped = [0, 0]
-    for content, path in pages:
-        tree = trafilatura.load_html(content)
-        own = "" if tree is None else tree.text_content()
-        theirs = trafilatura.extract(
-            content,
-            output_format="markdown",
-            include_formatting=True,
-            include_comments=False,
-            favor_recall=True,
-        )
-        ours = "".join(each.text for each in web_parts(path, content))
-        for side, text in enumerate((theirs or "", ours)):
-            escaped[side] += any(found not in own for found in ESCAPED.findall(text))
-    return {"package": package.name, "pages": len(pages), "escaped": escaped} if pages else {}
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from experiments import file_words
 
 @pytest.fixture
 def given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The command line with a package of one PDF, which has a divided word, and one HTML page."""
+    """The command line with a package of one PDF, which has a divided word."""
     package = tmp_path / "files" / "birds-doc_1.0-1"
     package.mkdir(parents=True)
     figure = Figure()
@@ -21,8 +21,6 @@ def given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     with rc_context({"pdf.fonttype": 42}):
         figure.savefig(package / "birds.pdf")
     (package / "copy.pdf").write_bytes((package / "birds.pdf").read_bytes())
-    text = "".join(f"<p>Nest {number} of swift_nests [a] is old.</p>" for number in range(9))
-    (package / "birds.html").write_text(f"<html><body><h1>Birds</h1>{text}</body></html>")
     (tmp_path / "words").write_text("swifts\ngive\ninformation\nto\n")
     words = ["--files", tmp_path / "files", "--words", tmp_path / "words"]
     raw = tmp_path / "files.json"
@@ -30,15 +28,14 @@ def given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return raw
 
 
-def test_words_and_backslashes_are_counted_before_and_after(
+def test_words_are_counted_before_and_after(
     given: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(file_words, "LEAST_WORDS", 1)
     file_words.main()
     figures = json.loads(given.read_text("utf-8"))
-    (pdf,), (html,) = figures["pdf"], figures["html"]
+    (pdf,) = figures["pdf"]
     assert (pdf["words"], pdf["unknown"], pdf["divided"]) == ([6, 5], [3, 1], 1)
-    assert (html["pages"], html["escaped"]) == (1, [1, 0])
     page = given.with_suffix(".md").read_text("utf-8")
     assert "| birds.pdf of birds-doc 1.0-1 | 1 | 6 | 1 | 50.00% | 20.00% |" in page
     assert "| all 1 | 1 | 6 | 1 | 50.00% | 20.00% |" in page
