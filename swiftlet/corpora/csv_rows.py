@@ -12,7 +12,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from swiftlet.corpora.encodings import UTF_8, encoding_of, name_of
+from swiftlet.corpora.encodings import CONTROL, UTF_8, encoding_of, name_of
 from swiftlet.corpora.fields import ID_FIELDS, Fields, check_columns
 from swiftlet.corpora.lines import LONGEST_BYTES, LineError, open_bytes, read_errors
 from swiftlet.errors import CollectionError
@@ -84,16 +84,19 @@ def csv_rows(file: Path, fields: Fields, note: Callable[[str], None]) -> Iterato
                 str if name in fields.texts else _reader([row[place] for row in good])
                 for place, name in enumerate(head)
             ]
-            seen = Counter[str]()
+            seen, has_controls = Counter[str](), False
             for row in chain(first, rows):
                 if isinstance(row, LineError):
                     yield row
                 elif any(map(has_lone_surrogate, row)):
                     yield LineError(f"not valid {name_of(encoding)}: save the file as UTF-8")
                 else:
+                    if not has_controls and (found := CONTROL.search("".join(row))):
+                        has_controls = True
+                        note(f"{file.name} has control characters, such as U+{ord(found[0]):04X}")
                     cells = zip(head, readers, row, strict=True)
-                    found = {name: _value(read, cell) for name, read, cell in cells if cell}
-                    yield {ID_FIELDS[0]: _content_id(row, seen)} | found if needs_ids else found
+                    values = {name: _value(read, cell) for name, read, cell in cells if cell}
+                    yield {ID_FIELDS[0]: _content_id(row, seen)} | values if needs_ids else values
 
 
 def _encoding(file: Path, sample: bytes) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from swiftlet.corpora.encodings import decoded
+from swiftlet.corpora.encodings import CONTROL, decoded
 from swiftlet.corpora.lines import read_errors
 from swiftlet.errors import CollectionError
 from swiftlet.types import Section
@@ -58,6 +58,8 @@ def text_part(path: Path, content: bytes, note: Callable[[str], None]) -> Part:
         text, encoding = decoded(content)
     if encoding:
         note(f"{path.name} is read as {encoding}")
+    if found := CONTROL.search(text):
+        note(f"{path.name} has control characters, such as U+{ord(found[0]):04X}")
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if not text or text.isspace():
         raise CollectionError(path, "the file is empty")

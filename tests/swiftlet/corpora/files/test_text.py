@@ -154,6 +154,16 @@ def test_code_ends_at_a_fence_that_is_at_least_as_long(content: str, names: list
         ("Plain text.".encode("utf-16-le"), "Plain text.", "UTF-16-LE"),
         ("Grüße aus München".encode("utf-16-be"), "Grüße aus München", "UTF-16-BE"),
         ("Plain".encode("utf-32"), "Plain", "UTF-32"),
+        ("Дом city у реки".encode("utf-16-le"), "Дом city у реки", "UTF-16-LE"),
+        ("Дом".encode("utf-16-be"), "Дом", "UTF-16-BE"),
+        ("id,text\n1,книга\n".encode("utf-16-le"), None, "UTF-16-LE"),
+        ("كتاب جديد".encode("utf-16-le"), "كتاب جديد", "UTF-16-LE"),
+        ("كتاب".encode("utf-16-be"), "كتاب", "UTF-16-BE"),
+        ("नई किताब".encode("utf-16-le"), "नई किताब", "UTF-16-LE"),
+        ("नई किताब".encode("utf-16-be"), "नई किताब", "UTF-16-BE"),
+        ("หนังสือใหม่".encode("utf-16-le"), "หนังสือใหม่", "UTF-16-LE"),
+        ("หนังสือใหม่".encode("utf-16-be"), "หนังสือใหม่", "UTF-16-BE"),
+        ("新しい本です。".encode("iso-2022-jp"), "新しい本です。", "ISO-2022-JP"),
         (b"a" * 100_000 + " größer".encode("latin-1"), "a" * 100_000 + " größer", "Windows-1252"),
         ("\ufeffGrüße".encode(), "Grüße", ""),
     ],
@@ -169,11 +179,33 @@ def test_the_encoding_is_recognised(content: bytes, text: str | None, said: str)
     [
         b"\x89PNG\r\n\x1a\n", bytes(1000), b"\x7fELF\2\1\1" + bytes(50), b"\xff\xfea",
         "ä\nbö".encode() + b"\xff", "ä".encode() + b"a" * 100_000 + b"\xe9",
+        b"a" * 1_000 + b"\0", b"\1\2plain", "a\0".encode("utf-16"), "새 책".encode("iso-2022-kr"),
+        "a book".encode("utf-32-le"),
     ],
 )  # fmt: skip
 def test_what_is_no_text_is_refused(content: bytes) -> None:
     with pytest.raises(LineError):
         decoded(content)
+
+
+def test_a_few_control_characters_are_said(tmp_path: Path) -> None:
+    for name, content in {"a.txt": "long " * 20 + "\x08", "b.txt": "\x1b[31mred\x1b[0m"}.items():
+        (tmp_path / name).write_text(content)
+    (tmp_path / "a.csv").write_text("id,text\n1,a\x02b\n2,\x03\n")
+    skipped = SkippedLines()
+    assert len([*read_documents(sorted(tmp_path.iterdir()), skipped=skipped)]) == 4
+    assert skipped.notes == [
+        "a.csv has control characters, such as U+0002",
+        "a.txt has control characters, such as U+0008",
+    ]
+
+
+@pytest.mark.parametrize("codec", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_lines_in_utf_16_are_refused_by_name(codec: str, tmp_path: Path) -> None:
+    for name, content in {"a.jsonl": '{"id": "1", "text": "дом"}\n', "b.tsv": "1\tдом\n"}.items():
+        (tmp_path / name).write_bytes(content.encode(codec))
+        with pytest.raises(CollectionError, match="UTF-16: save it as UTF-8"):
+            list(read_documents(tmp_path / name, skipped=SkippedLines()))
 
 
 @given(st.binary(max_size=200) | st.text().map(lambda text: text.encode("utf-16-le")))
