@@ -44,6 +44,10 @@ def markdown(folder: Path, content: str) -> Document:
         "---\nWarning: do not open the valve.\n---\n\n# Manual\n",
         "---\nRead this: twice\nNote: well\n---\nText.\n",
         "---\n{[a]: b, title: c}\n---\nText.\n",
+        "---\nFor: it is small\nAgainst: it is slow\n---\nText.\n",
+        "---\nSummary: it works\nNext steps: none\n---\nText.\n",
+        "---\nAnna: Where to?\nBen: Home.\n---\nText.\n",
+        "---\nfirst day: a walk\nsecond day: a rest\n---\nText.\n",
     ],
 )
 def test_what_is_no_front_matter_is_text(content: str, tmp_path: Path) -> None:
@@ -69,6 +73,8 @@ def test_what_is_no_front_matter_is_text(content: str, tmp_path: Path) -> None:
         ("Title: In capitals\nDate: 2020-01-01", "In capitals"),
         ("{title: In braces, draft: true}", "In braces"),
         ("title: A\n...", "A"),
+        ("title: A\ndate modified: 2020-01-01\nog.type: page\n'twitter:card': b", "A"),
+        ("title:\tTabs\ndate:\t2020-01-01", "Tabs"),
     ],
 )
 def test_a_title_of_front_matter_comes_without_its_quotes(
@@ -81,6 +87,14 @@ def test_a_title_of_front_matter_comes_without_its_quotes(
     else:
         assert document.text == "Body text.\n"
     assert document.title == title
+
+
+def test_front_matter_without_a_usual_key_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("---\nmarp: true\ntheme: gaia\n---\n# Bees\n")
+    (tmp_path / "b.md").write_text("---\ntags: x\ntheme: gaia\n---\n# Wax\n")
+    skipped = SkippedLines()
+    assert [each.title for each in read_documents(tmp_path, skipped=skipped)] == ["Bees", "Wax"]
+    assert skipped.notes == ["a.md begins with front matter, which is no text: marp, theme"]
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
