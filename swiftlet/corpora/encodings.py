@@ -40,9 +40,10 @@ _NOT_HEBREW = re.compile(
 )
 _MOST_ERRORS = 0.02
 _PUNCTUATION = frozenset("、。・「」『』！？（），：；“”„‘’‚–—…•€£¥§©®™°·«»´¡¿±µ×ªº¹²³¼½¾\xa0\xad")  # noqa: RUF001
-_WITHIN_WORD = re.compile("[^\\W\\d_][¡-©«-´¶-¹»-¿ˆ‰†‡‹›][^\\W\\d_]")  # noqa: RUF001
+_NOT_WESTERN = re.compile("(?<!\\w)[ªº][a-zà-ÿ]|[^\\W\\d_][¡-©«-´¶-¹»-¿ˆ‰†‡‹›][^\\W\\d_]")  # noqa: RUF001
 # Those that charset-normalizer chooses among; of all that it knows, it chooses rare ones.
-_OF_BYTES = ["cp1255", "cp1251", "koi8_r", "cp1250", "iso8859_2", "cp1253", "cp1256"]
+_LITHUANIAN = frozenset("àèæëáðøûþÀÈÆËÁÐØÛÞ")  # as Windows-1252 would have its letters
+_OF_BYTES = ["cp1255", "cp1251", "koi8_r", "cp1250", "iso8859_2", "cp1253", "cp1256", "iso8859_6"]
 _OF_PAIRS = ["shift_jis", "euc_jp", "gb18030", "big5", "euc_kr", "utf_16_le", "utf_16_be"]
 
 
@@ -149,7 +150,7 @@ def _is_hebrew(sample: bytes) -> bool:
 
 
 def _western(sample: bytes) -> str:
-    """Windows-1252, or Windows-1254 if it seems Turkish; empty if the text is neither.
+    """Windows-1252, or -1254 if it seems Turkish, -1257 if Lithuanian; empty if it is none.
 
     charset-normalizer would take it for Windows-1250, in which many of the letters are the same.
     """
@@ -161,10 +162,13 @@ def _western(sample: bytes) -> str:
     high = "".join(runs)
     # Scripts such as Cyrillic have whole words of these characters.
     in_words = sum(len(each) for each in runs if len(each) >= _RUN)
-    if in_words > _OTHER_SCRIPTS * len(high) or _WITHIN_WORD.search(text):
+    if in_words > _OTHER_SCRIPTS * len(high) or _NOT_WESTERN.search(text):
         return ""
     if not _is_plausible(text):
         return ""
+    letters = {each for each in high if each.isalpha()}
+    if letters <= _LITHUANIAN and letters & set("ðþÐÞ") and letters & set("àèëø"):
+        return "cp1257"
     of_iceland, of_both = set("ðþýÐÞÝ"), set("áéíóúæ")
     return "cp1254" if of_iceland & {*high} and not of_both & {*high} else "cp1252"
 
