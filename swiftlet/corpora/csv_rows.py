@@ -117,7 +117,7 @@ def _encoding(file: Path, sample: bytes) -> str:
         return encoding
     with open_bytes(file) as content:
         parts = iter(lambda: content.read(_SAMPLE_BYTES) + content.readline(_SAMPLE_BYTES), b"")
-        later = next((part for part in parts if not part.isascii()), b"")
+        later = next((part for part in parts if not part.isascii() or b"\x1b$" in part), b"")
     with suppress(LineError):  # then the rows with these bytes are bad
         found = encoding_of(later)
         encoding = encoding if found.startswith(_WIDE) else found

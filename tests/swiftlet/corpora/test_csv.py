@@ -122,6 +122,7 @@ def test_a_head_in_another_encoding_is_read_and_said(
     [
         ("schön".encode("latin-1"), "schön", ["rows.csv is read as Windows-1252"]),
         ("schön".encode(), "schön", []),
+        ("新しい本".encode("iso-2022-jp"), "新しい本", ["rows.csv is read as ISO-2022-JP"]),
         (b"\x81\xff\xfe" * 9, None, []),
         (b"\xff" + b"\0" * 90_000, None, []),
     ],
