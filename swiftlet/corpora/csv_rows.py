@@ -12,18 +12,22 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from swiftlet.corpora.encodings import UTF_8, encoding_of, name_of
+from swiftlet.corpora.encodings import CONTROL, UTF_8, encoding_of, name_of
 from swiftlet.corpora.fields import ID_FIELDS, Fields, check_columns
-from swiftlet.corpora.lines import LONGEST_BYTES, LineError, open_bytes, read_errors
+from swiftlet.corpora.lines import LineError, open_bytes, read_errors
 from swiftlet.errors import CollectionError
 from swiftlet.text import has_lone_surrogate
 
 _JUDGED_ROWS = 1_000
 _SAMPLE_BYTES = 1 << 16
+_LONGEST_ROW = 1 << 23
+"""The most characters of a row of several lines, each of which is kept: a quote may be open."""
+
 _WIDE = ("utf-16", "utf_16", "utf-32")
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical lines"}
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
 _LONGEST_NUMBER = 4_300  # Python reads no longer integer
+_NAN = ("NaN", "nan")
 _BOOLEANS = {"true": True, "false": False}
 _BYTES_OF_ID = 8
 
@@ -46,8 +50,8 @@ def csv_rows(file: Path, fields: Fields, note: Callable[[str], None]) -> Iterato
     """The cells of each row by column, or what is wrong with the row; empty cells are left out.
 
     In a column that is no id, title or text, cells become numbers or booleans if all cells of the
-    first thousand rows are; a number has no zeros before it, so that 007 stays a text. Without a
-    column of ids, the id of a row is a hash of its cells.
+    first thousand rows are; a number has no zeros before it, so that 007 stays a text. NaN among
+    them is a missing value. Without a column of ids, the id of a row is a hash of its cells.
 
     After a quote that is not closed, the rows begin again at the next line.
 
@@ -84,16 +88,23 @@ def csv_rows(file: Path, fields: Fields, note: Callable[[str], None]) -> Iterato
                 str if name in fields.texts else _reader([row[place] for row in good])
                 for place, name in enumerate(head)
             ]
-            seen = Counter[str]()
+            seen, has_controls = Counter[str](), False
             for row in chain(first, rows):
                 if isinstance(row, LineError):
                     yield row
                 elif any(map(has_lone_surrogate, row)):
                     yield LineError(f"not valid {name_of(encoding)}: save the file as UTF-8")
                 else:
+                    if not has_controls and (found := CONTROL.search("".join(row))):
+                        has_controls = True
+                        note(f"{file.name} has control characters, such as U+{ord(found[0]):04X}")
                     cells = zip(head, readers, row, strict=True)
-                    found = {name: _value(read, cell) for name, read, cell in cells if cell}
-                    yield {ID_FIELDS[0]: _content_id(row, seen)} | found if needs_ids else found
+                    values = {
+                        name: _value(read, cell)
+                        for name, read, cell in cells
+                        if cell and (read is str or cell not in _NAN)
+                    }
+                    yield {ID_FIELDS[0]: _content_id(row, seen)} | values if needs_ids else values
 
 
 def _encoding(file: Path, sample: bytes) -> str:
@@ -106,7 +117,7 @@ def _encoding(file: Path, sample: bytes) -> str:
         return encoding
     with open_bytes(file) as content:
         parts = iter(lambda: content.read(_SAMPLE_BYTES) + content.readline(_SAMPLE_BYTES), b"")
-        later = next((part for part in parts if not part.isascii()), b"")
+        later = next((part for part in parts if not part.isascii() or b"\x1b$" in part), b"")
     with suppress(LineError):  # then the rows with these bytes are bad
         found = encoding_of(later)
         encoding = encoding if found.startswith(_WIDE) else found
@@ -116,13 +127,13 @@ def _encoding(file: Path, sample: bytes) -> str:
 class _Lines:
     """The lines of a file for one record after the other; those of a bad record come again.
 
-    `taken` are the lines of the last record.
+    `taken` are the lines of the last record, and `length` is how many characters they have.
     """
 
     def __init__(self, lines: Iterable[str], dialect: Dialect) -> None:
         self._lines, self._again = iter(lines), deque[str]()
         self.taken: list[str] = []
-        self._length = self._next = self._hopeless = 0
+        self._next = self._hopeless = self.length = 0
         self._doubled = (f"\\{dialect.quote}", dialect.quote * 2) if dialect.escaped else None
 
     def __iter__(self) -> Self:
@@ -131,11 +142,11 @@ class _Lines:
     def __next__(self) -> str:
         # A record goes on only within quotes. If an earlier record was within quotes here and came
         # to no good end, neither does this one: so no line is read more than three times.
-        if self.taken and (self._next <= self._hopeless or self._length > LONGEST_BYTES):
+        if self.taken and (self._next <= self._hopeless or self.length > _LONGEST_ROW):
             raise StopIteration
         line = self._again.popleft() if self._again else next(self._lines)
         self.taken.append(line)
-        self._length += len(line)
+        self.length += len(line)
         self._next += 1
         if self._doubled is None:
             return line
@@ -144,7 +155,7 @@ class _Lines:
 
     def begin_record(self) -> None:
         self.taken.clear()
-        self._length = 0
+        self.length = 0
 
     def give_back(self) -> None:
         """The lines after the first one of the last record come again."""
@@ -174,7 +185,10 @@ def parsed_rows(lines: Iterable[str], dialect: Dialect) -> Iterator[Cells | Line
         except csv.Error as error:
             source.give_back()
             ends = "unexpected end" in f"{error}"
-            yield LineError("a quote is not closed" if ends else f"not valid CSV: {error}")
+            open_quote = "a quote is not closed"
+            if source.length > _LONGEST_ROW:
+                open_quote += f" within {_LONGEST_ROW:,} characters, the most of a row"
+            yield LineError(open_quote if ends else f"not valid CSV: {error}")
             continue
         if not row:  # a blank line is none
             continue
@@ -255,7 +269,7 @@ def _head(file: Path, head: Cells | LineError) -> Cells:
 
 def _reader(cells: Cells) -> Callable[[str], object]:
     """What makes the values of a column: of numbers, booleans or texts; None for another cell."""
-    filled = [cell for cell in cells if cell] or [""]
+    filled = [cell for cell in cells if cell and cell not in _NAN] or [""]
     readers = (_number, lambda cell: _BOOLEANS.get(cell.lower()), str)
     return next(read for read in readers if all(read(cell) is not None for cell in filled))
 

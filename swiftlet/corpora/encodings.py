@@ -2,6 +2,7 @@
 
 import codecs
 import re
+import unicodedata
 
 from swiftlet.corpora.lines import LineError
 
@@ -15,11 +16,19 @@ _MARKS = {
 UTF_8 = ("utf-8", "utf-8-sig")
 """The codecs of UTF-8, without and with a mark."""
 
+_NULS = "it has NUL characters: it is no text"
 _MANY_NULS = 0.25
+_MANY_LOW = 0.5
+_NO_TEXT = ("Cc", "Cn", "Co")
 _OTHER_SCRIPTS = 0.5
 _LEAST_OF_PAIRS = 32
 _GOOD_SHARE = 0.9
-_CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+"""Control characters that no text has; the colours of a terminal begin with U+001B."""
+
+_CONTROL_BYTE = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+_BELOW_SPACE = bytes(range(32))
+_ISO_2022_JP = re.compile(rb"\x1b\$[@B]")
 _BEYOND_ASCII = re.compile("[^\x00-\x7f]+")
 _RUN = 3
 _WORD_OF_BYTES = re.compile(rb"(?<![A-Za-z\x80-\xff])[A-Za-z]*+[\x80-\xff][A-Za-z\x80-\xff]*")
@@ -31,9 +40,10 @@ _NOT_HEBREW = re.compile(
 )
 _MOST_ERRORS = 0.02
 _PUNCTUATION = frozenset("、。・「」『』！？（），：；“”„‘’‚–—…•€£¥§©®™°·«»´¡¿±µ×ªº¹²³¼½¾\xa0\xad")  # noqa: RUF001
-_WITHIN_WORD = re.compile("[^\\W\\d_][¡-©«-´¶-¹»-¿ˆ‰†‡‹›][^\\W\\d_]")  # noqa: RUF001
+_NOT_WESTERN = re.compile("(?<!\\w)[ªº][a-zà-ÿ]|[^\\W\\d_][¡-©«-´¶-¹»-¿ˆ‰†‡‹›][^\\W\\d_]")  # noqa: RUF001
 # Those that charset-normalizer chooses among; of all that it knows, it chooses rare ones.
-_OF_BYTES = ["cp1255", "cp1251", "koi8_r", "cp1250", "iso8859_2", "cp1253", "cp1256"]
+_LITHUANIAN = frozenset("àèæëáðøûþÀÈÆËÁÐØÛÞ")  # as Windows-1252 would have its letters
+_OF_BYTES = ["cp1255", "cp1251", "koi8_r", "cp1250", "iso8859_2", "cp1253", "cp1256", "iso8859_6"]
 _OF_PAIRS = ["shift_jis", "euc_jp", "gb18030", "big5", "euc_kr", "utf_16_le", "utf_16_be"]
 
 
@@ -44,7 +54,12 @@ def decoded(content: bytes) -> tuple[str, str]:
     """
     encoding = encoding_of(content)
     try:
-        return content.decode(encoding), "" if encoding in UTF_8 else name_of(encoding)
+        text = content.decode(encoding)
+        if "\0" in text:
+            raise LineError(_NULS)
+        if len(CONTROL.findall(text)) > _MOST_ERRORS * len(text):
+            raise LineError("it has control characters: it is no text")
+        return text, "" if encoding in UTF_8 else name_of(encoding)
     except UnicodeDecodeError as error:
         if encoding not in UTF_8:
             raise LineError(f"not valid {name_of(encoding)}") from error
@@ -64,8 +79,12 @@ def encoding_of(sample: bytes, *, complete: bool = True) -> str:
     for mark, encoding in _MARKS.items():
         if sample.startswith(mark):
             return encoding
+    if wide := _utf_16(sample):
+        return wide
     if sample.count(0) > _MANY_NULS * len(sample):
-        return _utf_16(sample)
+        raise LineError(_NULS)
+    if sample.isascii() and _ISO_2022_JP.search(sample):
+        return "iso_2022_jp"
     try:
         codecs.getincrementaldecoder("utf-8")().decode(sample, final=complete)
     except UnicodeDecodeError:
@@ -85,12 +104,21 @@ def name_of(encoding: str) -> str:
 
 
 def _utf_16(sample: bytes) -> str:
-    """UTF-16 without a mark: each second byte of its ASCII characters is 0."""
-    encoding = "utf_16_le" if sample[1::2].count(0) > sample[::2].count(0) else "utf_16_be"
+    """UTF-16 without a mark, empty if it is not: of most characters, one byte is below 32.
+
+    Alphabets have their numbers below 0x2000; of Hindi and Thai, the other byte may be below, too.
+    """
+    if not _CONTROL_BYTE.search(sample):
+        return ""
+    halves = {"utf_16_le": sample[1::2], "utf_16_be": sample[::2]}
+    low = {
+        name: len(half) - len(half.translate(None, _BELOW_SPACE)) for name, half in halves.items()
+    }
+    encoding = max(halves, key=lambda name: (low[name], -len({*halves[name]})))
     text = sample[: len(sample) // 2 * 2].decode(encoding, "replace")
-    if not text or _CONTROL.search(text) or "\ufffd" in text[:-1]:
-        raise LineError("it has NUL characters: it is no text")
-    return encoding
+    rare = sum(each not in "\t\n\f\r" and unicodedata.category(each) in _NO_TEXT for each in text)
+    is_wide = low[encoding] > _MANY_LOW * len(halves[encoding]) and rare <= _MOST_ERRORS * len(text)
+    return encoding if is_wide and "\0" not in text and "\ufffd" not in text[:-1] else ""
 
 
 def _recognised(sample: bytes) -> str:
@@ -117,12 +145,12 @@ def _is_hebrew(sample: bytes) -> bool:
     return (
         count >= max(_RUN, _GOOD_SHARE * len("".join(_BEYOND_ASCII.findall(text))))
         and len(_NOT_HEBREW.findall(text)) <= _MOST_ERRORS * count
-        and not _CONTROL.search(text)
+        and not CONTROL.search(text)
     )
 
 
 def _western(sample: bytes) -> str:
-    """Windows-1252, or Windows-1254 if it seems Turkish; empty if the text is neither.
+    """Windows-1252, or -1254 if it seems Turkish, -1257 if Lithuanian; empty if it is none.
 
     charset-normalizer would take it for Windows-1250, in which many of the letters are the same.
     """
@@ -134,10 +162,13 @@ def _western(sample: bytes) -> str:
     high = "".join(runs)
     # Scripts such as Cyrillic have whole words of these characters.
     in_words = sum(len(each) for each in runs if len(each) >= _RUN)
-    if in_words > _OTHER_SCRIPTS * len(high) or _WITHIN_WORD.search(text):
+    if in_words > _OTHER_SCRIPTS * len(high) or _NOT_WESTERN.search(text):
         return ""
     if not _is_plausible(text):
         return ""
+    letters = {each for each in high if each.isalpha()}
+    if letters <= _LITHUANIAN and letters & set("ðþÐÞ") and letters & set("àèëø"):
+        return "cp1257"
     of_iceland, of_both = set("ðþýÐÞÝ"), set("áéíóúæ")
     return "cp1254" if of_iceland & {*high} and not of_both & {*high} else "cp1252"
 
@@ -146,4 +177,4 @@ def _is_plausible(text: str) -> bool:
     """Whether nearly all characters beyond ASCII are letters or punctuation of texts."""
     high = "".join(_BEYOND_ASCII.findall(text))
     good = sum(each.isalnum() or each.isspace() or each in _PUNCTUATION for each in high)
-    return good >= _GOOD_SHARE * len(high) and not _CONTROL.search(text)
+    return good >= _GOOD_SHARE * len(high) and not CONTROL.search(text)

@@ -3,8 +3,10 @@
 import re
 from array import array
 from collections.abc import Callable
+from decimal import Decimal
 from numbers import Integral
 from typing import Any, Literal, TypeVar
+from uuid import UUID
 
 from swiftlet.corpora.lines import LineError
 from swiftlet.errors import shown, shown_json
@@ -25,12 +27,16 @@ _STEPS = frozenset({".", ".."})
 def check_id(value: object, name: str) -> str:
     """Return `value` if it may be an id. Every reader and writer of ids calls this function.
 
-    An integer becomes its decimal text.
+    An integer becomes its decimal text, and so does a UUID its text.
 
     :param name: The name of the id in messages, such as "document id".
     :raises LineError: When it is no string or integer, blank, longer than `LONGEST_ID`, a step in a
         path ("." or ".."), or holds a control character, U+FEFF or half of a surrogate pair.
     """
+    if isinstance(value, UUID):
+        value = f"{value}"
+    if isinstance(value, Decimal) and value.as_tuple().exponent == 0:
+        value = int(value)
     if isinstance(value, Integral) and not isinstance(value, bool):
         value = f"{int(value)}" if abs(value) < _LARGEST else value
     if not isinstance(value, str):

@@ -21,6 +21,7 @@ COMPRESSED_SUFFIXES = (".gz", ".zst")
 LONGEST_BYTES = 1 << 28
 """The largest size of a line, or of a text file that is one document: it is read as a whole."""
 
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _GZIP = b"\x1f\x8b"
 _MESSAGES_KEPT = 20
 _FILES_KEPT = 1_000
@@ -165,6 +166,8 @@ def _numbered(path: Path) -> Iterator[tuple[int, bytes]]:
             if len(content) > LONGEST_BYTES:
                 raise CollectionError(path, f"longer than {LONGEST_BYTES:,} bytes", number)
             if number == 1:
+                if b"\0" in content[:4] or content.startswith(_UTF_16):
+                    raise CollectionError(path, "it seems to be UTF-16: save it as UTF-8")
                 content = content.removeprefix(codecs.BOM_UTF8)
             if content.strip():
                 empty = False

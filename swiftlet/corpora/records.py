@@ -263,24 +263,49 @@ def _reason(error: Exception) -> str:
 
 
 def _is_missing(value: object) -> bool:
-    """Whether it is NaN, or NaT of pandas: neither is equal to itself."""
-    return isinstance(value, float | np.floating | date) and value != value  # noqa: PLR0124
+    """Whether it is NaN, or NaT or NA of pandas: none of them is equal to itself."""
+    if isinstance(value, Decimal):
+        return value.is_nan()
+    if isinstance(value, float | np.floating | np.datetime64 | np.timedelta64 | date):
+        return bool(value != value)  # noqa: PLR0124
+    return type(value).__name__ == "NAType"
 
 
 def _plain(value: object) -> object:
     """A value that JSON does not have, as one that it has."""
+    if _is_missing(value):
+        return None
     if isinstance(value, date | time):
         return value.isoformat()
     if isinstance(value, UUID):
         return f"{value}"
     if isinstance(value, np.generic | np.ndarray):
-        return value.tolist()
+        return _of_numpy(value)
     if isinstance(value, Decimal) and value.is_finite():
         if value == value.to_integral_value() and value.adjusted() < _LONGEST_NUMBER:
             return int(value)
         # A number only if its digits are those of a float.
         return float(value) if Decimal(f"{float(value)!r}") == value else f"{value}"
     raise TypeError(f"a value of the type {type(value).__name__}")
+
+
+def _of_numpy(value: "np.generic | np.ndarray[Any, Any]") -> object:
+    """A value without NumPy, which has only integers for times in nanoseconds: these are texts."""
+    if value.dtype.kind not in "mM":
+        return value.tolist()
+    if isinstance(value, np.ndarray):
+        return [*value] if value.ndim else value[()]
+    if not isinstance(value, np.datetime64):
+        raise TypeError("a length of time")
+    found = next(
+        (
+            each
+            for each in (value, value.astype("datetime64[us]"))
+            if each == value and isinstance(each.tolist(), date)
+        ),
+        None,
+    )
+    return f"{value}" if found is None else found.tolist()
 
 
 def _check_sections(sections: tuple[Section, ...], length: int) -> None:

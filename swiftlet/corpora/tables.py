@@ -135,43 +135,45 @@ def _values(column: Any, kind: str) -> list[Any]:
     """The values of a column; an error stands for each that Python cannot have."""
     from pyarrow import ArrowException
 
+    is_sound = False
     try:
-        _check_memory(column)
+        is_sound = _is_sound(column)
         if kind.startswith("dictionary<"):  # each value once: else few bytes would fill the memory
             numbers = column.indices.unique()
             values = _values(column.dictionary.take(numbers), f"{column.dictionary.type}")
             found = dict(zip(numbers.to_pylist(), values, strict=True))
             return [found[number] for number in column.indices.to_pylist()]
-        if "[ns" not in kind:
+        if is_sound and "[ns" not in kind:
             return list(column.to_pylist())
     except (*_ERRORS, ArrowException) as error:
         if isinstance(error, ArrowException):
             return [error] * len(column)
-    return [_value_or_error(scalar) for scalar in column]  # one of them is bad, or has nanoseconds
+    # One of them is bad, or has nanoseconds.
+    return [_value_or_error(column, place, is_sound) for place in range(len(column))]
 
 
-def _check_memory(column: Any) -> None:
-    """Check that no value of a damaged file would be read beyond its memory.
+def _is_sound(column: Any) -> bool:
+    """Whether all values are valid, not only within the memory of a file that may be damaged.
 
-    :raises ArrowException: When one would.
+    :raises ArrowException: When a value would be read beyond its memory.
     """
     from pyarrow import ArrowInvalid
 
     try:
         column.validate(full=True)
-    except ArrowInvalid as error:
-        if "UTF8" not in f"{error}":
-            raise
-        column.view(_with_bytes(column.type)).validate(full=True)
+    except ArrowInvalid:
+        column.view(_stored_as(column.type)).validate(full=True)
+        return False
+    return True
 
 
-def _with_bytes(kind: Any) -> Any:
-    """A type with bytes in place of texts, so that invalid UTF-8 is a matter of one value."""
+def _stored_as(kind: Any) -> Any:
+    """A type with bytes for texts and decimals, integers for times: any memory is valid for it."""
     import pyarrow
     from pyarrow import types
 
     def inner(field: Any) -> Any:
-        return field.with_type(_with_bytes(field.type))
+        return field.with_type(_stored_as(field.type))
 
     if types.is_struct(kind):
         return pyarrow.struct([inner(kind.field(place)) for place in range(len(kind))])
@@ -180,7 +182,7 @@ def _with_bytes(kind: Any) -> Any:
     if types.is_fixed_size_list(kind):
         return pyarrow.list_(inner(kind.value_field), kind.list_size)
     if types.is_dictionary(kind):
-        return pyarrow.dictionary(kind.index_type, _with_bytes(kind.value_type), kind.ordered)
+        return pyarrow.dictionary(kind.index_type, _stored_as(kind.value_type), kind.ordered)
     if types.is_list(kind) or types.is_large_list(kind):
         list_of = pyarrow.list_ if types.is_list(kind) else pyarrow.large_list
         return list_of(inner(kind.value_field))
@@ -189,14 +191,22 @@ def _with_bytes(kind: Any) -> Any:
         pyarrow.large_string(): pyarrow.large_binary(),
         pyarrow.string_view(): pyarrow.binary_view(),
     }
-    return of_bytes.get(kind, kind)
+    stored = of_bytes.get(kind, kind)
+    if types.is_decimal(kind):
+        stored = pyarrow.binary(kind.byte_width)
+    elif types.is_time(kind) or types.is_date64(kind):
+        stored = pyarrow.int32() if kind.bit_width == 32 else pyarrow.int64()
+    return stored
 
 
-def _value_or_error(scalar: Any) -> Any:
+def _value_or_error(column: Any, place: int, is_sound: bool) -> Any:
     try:
-        return _value(scalar)
+        value = _value(column[place])
+        if not is_sound:
+            column.take([place]).validate(full=True)
     except _ERRORS as error:
         return error
+    return value
 
 
 def _value(scalar: Any) -> Any:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from swiftlet.corpora.encodings import decoded
+from swiftlet.corpora.encodings import CONTROL, decoded
 from swiftlet.corpora.lines import read_errors
 from swiftlet.errors import CollectionError
 from swiftlet.types import Section
@@ -26,6 +26,7 @@ _MOST_BRACKETS = 500
 _FRONT_ENDS = ("---", "...")
 _YAML_NULL = "tag:yaml.org,2002:null"
 _KEY = re.compile(r"[\w-]+")
+_TAB = re.compile(r"^([\w-]+:)\t", re.MULTILINE)  # which the package does not know
 _USUAL_KEYS = frozenset({
     "title", "subtitle", "date", "author", "authors", "layout", "tags", "tag", "categories",
     "category", "keywords", "description", "summary", "slug", "permalink", "aliases", "draft",
@@ -34,6 +35,7 @@ _USUAL_KEYS = frozenset({
 _HEAD_CHARACTERS = 10_000  # a later heading belongs to a part of the document
 _SHORTEST_SECTION = 200
 _LONGEST_NAME = 1_000
+_SHOWN = 100
 _BETWEEN = " > "
 
 
@@ -58,49 +60,60 @@ def text_part(path: Path, content: bytes, note: Callable[[str], None]) -> Part:
         text, encoding = decoded(content)
     if encoding:
         note(f"{path.name} is read as {encoding}")
+    if found := CONTROL.search(text):
+        note(f"{path.name} has control characters, such as U+{ord(found[0]):04X}")
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if not text or text.isspace():
         raise CollectionError(path, "the file is empty")
     if path.suffix.lower() in MARKDOWN_SUFFIXES:
-        length, title = _front_matter(text)
+        length, title, keys = _front_matter(text)
         if text[length:].strip():
+            if keys and _USUAL_KEYS.isdisjoint(keys):
+                said = ", ".join(keys)[:_SHOWN]
+                note(f"{path.name} begins with front matter, which is no text: {said}")
             return markdown_part(text[length:], path.stem, title)
     title = _rst_title(text) if path.suffix.lower() == ".rst" else ""
     return Part(text, title or path.stem)
 
 
-def _front_matter(text: str) -> tuple[int, str]:
-    """The length of the front matter and its title: a mapping of YAML between lines of ---.
+def _front_matter(text: str) -> tuple[int, str, list[str]]:
+    """The length of the front matter, its title and keys: a mapping of YAML between lines of ---.
 
-    Prose may be such a mapping, too, so its keys are words, and a single key is a usual one.
+    Prose may be such a mapping, too, so a key is a usual one, or all are words in lower case.
     """
     import yaml  # type: ignore[import-untyped]
 
+    none = 0, "", list[str]()
     lines = text[:_LONGEST_FRONT_MATTER].split("\n")
     if lines[0].rstrip(" \t") != "---":
-        return 0, ""
+        return none
     ends = (at for at, line in enumerate(lines) if at and line.rstrip(" \t") in _FRONT_ENDS)
     end = next(ends, 0)
-    block = "\n".join(lines[1:end])
+    block = _TAB.sub(r"\1 ", "\n".join(lines[1:end]))
     # The package takes a time that grows with the square of the open brackets.
     if not end or block.count("{") + block.count("[") > _MOST_BRACKETS:
-        return 0, ""
+        return none
     try:
         # The tree alone: nothing is constructed, so references cannot multiply.
         tree = yaml.compose(block, yaml.SafeLoader)
     except (yaml.YAMLError, RecursionError, ValueError, OverflowError):
-        return 0, ""
+        return none
     if not isinstance(tree, yaml.MappingNode):
-        return 0, ""
-    keys = [key.value.lower() if isinstance(key, yaml.ScalarNode) else "" for key, _ in tree.value]
-    if not all(map(_KEY.fullmatch, keys)) or (len(keys) == 1 and keys[0] not in _USUAL_KEYS):
-        return 0, ""
+        return none
+    keys = [key.value if isinstance(key, yaml.ScalarNode) else "" for key, _ in tree.value]
+    are_words = all(map(_KEY.fullmatch, keys))
+    are_lower = len(keys) > 1 and all(key[:1].islower() for key in keys)
+    if not all(keys) or not (
+        not _USUAL_KEYS.isdisjoint(keys)
+        or (are_words and (are_lower or not _USUAL_KEYS.isdisjoint(map(str.lower, keys))))
+    ):
+        return none
     names = (
         " ".join(value.value.split())
         for key, (_, value) in zip(keys, tree.value, strict=True)
-        if key == "title" and isinstance(value, yaml.ScalarNode) and value.tag != _YAML_NULL
+        if key.lower() == "title" and isinstance(value, yaml.ScalarNode) and value.tag != _YAML_NULL
     )
-    return len("\n".join(lines[: end + 1])) + 1, next(names, "")
+    return len("\n".join(lines[: end + 1])) + 1, next(names, ""), keys
 
 
 def markdown_part(text: str, otherwise: str, title: str = "") -> Part:

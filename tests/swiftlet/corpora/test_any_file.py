@@ -126,7 +126,8 @@ def check_nothing_is_lost(suffix: str, content: bytes, found: list[Document], ba
     assert text.endswith(found[0].text)
     if lost := text.removesuffix(found[0].text):
         assert suffix == ".md"
-        assert isinstance(yaml.load(lost.rstrip("\n").rstrip("-.\t "), yaml.BaseLoader), dict)
+        block = lost.rstrip("\n").rstrip("-.\t ").replace(":\t", ": ")
+        assert isinstance(yaml.load(block, yaml.BaseLoader), dict)
 
 
 def check_is_a_sentence(problem: str) -> None:

@@ -122,6 +122,7 @@ def test_a_head_in_another_encoding_is_read_and_said(
     [
         ("schön".encode("latin-1"), "schön", ["rows.csv is read as Windows-1252"]),
         ("schön".encode(), "schön", []),
+        ("新しい本".encode("iso-2022-jp"), "新しい本", ["rows.csv is read as ISO-2022-JP"]),
         (b"\x81\xff\xfe" * 9, None, []),
         (b"\xff" + b"\0" * 90_000, None, []),
     ],
@@ -141,6 +142,26 @@ def test_the_encoding_is_recognised_wherever_it_shows(
 def test_a_number_that_no_type_has_is_a_text(number: str, tmp_path: Path) -> None:
     ((found,), _) = read(tmp_path, f"id,text,n\na,hello,{number}\n")
     assert found.metadata["n"] in {number, 0.0}
+
+
+def test_nan_in_a_column_of_numbers_is_a_missing_value(tmp_path: Path) -> None:
+    rows = "1,t,NaN,nan,true,nan\n2,t,2.5,3,nan,bread\n3,t,,7,FALSE,5\n4,t,nan,NaN,,\n"
+    found, skipped = read(tmp_path, f"id,text,a,b,c,d\n{rows}")
+    assert [each.metadata for each in found] == [
+        {"c": True, "d": "nan"}, {"a": 2.5, "b": 3, "d": "bread"},
+        {"b": 7, "c": False, "d": "5"}, {},
+    ]  # fmt: skip
+    assert skipped.count == 0
+
+
+def test_a_row_of_several_lines_has_a_bound(tmp_path: Path) -> None:
+    line = f"{'x' * 9_999}\n"
+    found, skipped = read(tmp_path, f'id,text\n1,"open\n{line * 1_000}2,fine\n')
+    assert [each.document_id for each in found] == ["2"]
+    assert skipped.count == 1_001
+    assert "a quote is not closed within 8,388,608 characters" in skipped.messages[0]
+    found, skipped = read(tmp_path, f'id,text\n1,"closed\n{line * 800}"\n2,fine\n')
+    assert [each.document_id for each in found] == ["1", "2"]
 
 
 def test_integers_beyond_all_floats_stay_exact(tmp_path: Path) -> None:

@@ -145,6 +145,77 @@ def test_a_value_that_cannot_be_stored_is_one_bad_row(
         list(documents_of(tmp_path / "t.parquet"))
 
 
+def seen_as(values: list[int], kind: Any) -> pa.Array:
+    """Values of memory that is not checked, as a damaged or careless file has them."""
+    width = pa.int32() if kind.bit_width == 32 else pa.int64()
+    return pa.array(values, width).view(kind)
+
+
+ODD = [
+    seen_as([86_400_000_000, *[5] * 1_499], pa.time64("us")),
+    seen_as([86_400_000_000_000, *[5] * 1_499], pa.time64("ns")),
+    seen_as([86_400, *[5] * 1_499], pa.time32("s")),
+    seen_as([-1, *[5] * 1_499], pa.time32("ms")),
+    seen_as([86_400_001, *[86_400_000] * 1_499], pa.date64()),
+    pa.Array.from_buffers(
+        pa.decimal128(3, 2), 1_500,
+        pa.array([Decimal("123.45"), *[Decimal("1.25")] * 1_499], pa.decimal128(9, 2)).buffers(),
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("odd", ODD, ids=lambda odd: f"{odd.type}")
+@pytest.mark.parametrize("within", [False, True])
+def test_an_odd_value_is_one_bad_row(odd: pa.Array, within: bool, tmp_path: Path) -> None:
+    values = pa.ListArray.from_arrays(list(range(1_501)), odd) if within else odd
+    skipped, ids = SkippedLines(), [f"{number}" for number in range(1_500)]
+    table = pa.table({"id": ids, "text": ["t"] * 1_500, "v": values})
+    with pa.ipc.new_file(str(tmp_path / "a.arrow"), table.schema) as writer:
+        writer.write_table(table)
+    found = [each.document_id for each in documents_of(tmp_path / "a.arrow", skipped=skipped)]
+    assert (found, skipped.count) == (ids[1:], 1)
+    assert "row 1: 'v' cannot be read: " in skipped.messages[0]
+
+
+@pytest.mark.parametrize(
+    ("ids", "kind", "texts"),
+    [
+        ([UUID.bytes], pa.uuid(), [f"{UUID}"]),
+        ([Decimal(7), Decimal(10**30)], pa.decimal128(38, 0), ["7", f"{10**30}"]),
+    ],
+)
+def test_uuids_and_whole_decimals_are_ids(
+    ids: list[Any], kind: Any, texts: list[str], tmp_path: Path
+) -> None:
+    table = pa.table({"id": pa.array(ids, kind), "text": ["t"] * len(ids)})
+    pyarrow.parquet.write_table(table, tmp_path / "t.parquet")
+    assert [each.document_id for each in read_documents(tmp_path / "t.parquet")] == texts
+
+
+@pytest.mark.parametrize(
+    ("value", "stored"),
+    [
+        (np.datetime64(NOON, "ns"), {"v": "2020-09-13T12:26:40.123456789"}),
+        (np.datetime64(NOON // 1000 * 1000, "ns"), {"v": "2020-09-13T12:26:40.123456"}),
+        (np.datetime64("2020-09-13"), {"v": "2020-09-13"}),
+        (np.array([NOON, 0], "datetime64[ns]"),
+         {"v": ["2020-09-13T12:26:40.123456789", "1970-01-01T00:00:00"]}),
+        (np.datetime64("NaT", "ns"), {}), (pandas.NA, {}), (Decimal("NaN"), {}),
+        (Decimal("sNaN"), {}), ([pandas.NA, Decimal("NaN"), 1], {"v": [None, None, 1]}),
+    ],
+)  # fmt: skip
+def test_times_of_numpy_are_texts_and_missing_values_are_left_out(
+    value: object, stored: dict[str, object]
+) -> None:
+    (found,) = documents_of([{"id": "a", "text": "t", "v": value}])
+    assert found.metadata == stored
+
+
+def test_a_length_of_time_is_no_integer() -> None:
+    with pytest.raises(CollectionError, match="a length of time"):
+        list(documents_of([{"id": "a", "text": "t", "v": np.timedelta64(5, "ns")}]))
+
+
 TEXTS = bad_utf_8()
 PLACES = [0, 1, 2, 3]
 

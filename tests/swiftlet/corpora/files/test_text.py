@@ -44,6 +44,10 @@ def markdown(folder: Path, content: str) -> Document:
         "---\nWarning: do not open the valve.\n---\n\n# Manual\n",
         "---\nRead this: twice\nNote: well\n---\nText.\n",
         "---\n{[a]: b, title: c}\n---\nText.\n",
+        "---\nFor: it is small\nAgainst: it is slow\n---\nText.\n",
+        "---\nSummary: it works\nNext steps: none\n---\nText.\n",
+        "---\nAnna: Where to?\nBen: Home.\n---\nText.\n",
+        "---\nfirst day: a walk\nsecond day: a rest\n---\nText.\n",
     ],
 )
 def test_what_is_no_front_matter_is_text(content: str, tmp_path: Path) -> None:
@@ -69,6 +73,8 @@ def test_what_is_no_front_matter_is_text(content: str, tmp_path: Path) -> None:
         ("Title: In capitals\nDate: 2020-01-01", "In capitals"),
         ("{title: In braces, draft: true}", "In braces"),
         ("title: A\n...", "A"),
+        ("title: A\ndate modified: 2020-01-01\nog.type: page\n'twitter:card': b", "A"),
+        ("title:\tTabs\ndate:\t2020-01-01", "Tabs"),
     ],
 )
 def test_a_title_of_front_matter_comes_without_its_quotes(
@@ -81,6 +87,14 @@ def test_a_title_of_front_matter_comes_without_its_quotes(
     else:
         assert document.text == "Body text.\n"
     assert document.title == title
+
+
+def test_front_matter_without_a_usual_key_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("---\nmarp: true\ntheme: gaia\n---\n# Bees\n")
+    (tmp_path / "b.md").write_text("---\ntags: x\ntheme: gaia\n---\n# Wax\n")
+    skipped = SkippedLines()
+    assert [each.title for each in read_documents(tmp_path, skipped=skipped)] == ["Bees", "Wax"]
+    assert skipped.notes == ["a.md begins with front matter, which is no text: marp, theme"]
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
@@ -154,6 +168,26 @@ def test_code_ends_at_a_fence_that_is_at_least_as_long(content: str, names: list
         ("Plain text.".encode("utf-16-le"), "Plain text.", "UTF-16-LE"),
         ("Grüße aus München".encode("utf-16-be"), "Grüße aus München", "UTF-16-BE"),
         ("Plain".encode("utf-32"), "Plain", "UTF-32"),
+        ("Дом city у реки".encode("utf-16-le"), "Дом city у реки", "UTF-16-LE"),
+        ("Дом".encode("utf-16-be"), "Дом", "UTF-16-BE"),
+        ("id,text\n1,книга\n".encode("utf-16-le"), None, "UTF-16-LE"),
+        ("كتاب جديد".encode("utf-16-le"), "كتاب جديد", "UTF-16-LE"),
+        ("كتاب".encode("utf-16-be"), "كتاب", "UTF-16-BE"),
+        ("नई किताब".encode("utf-16-le"), "नई किताब", "UTF-16-LE"),
+        ("नई किताब".encode("utf-16-be"), "नई किताब", "UTF-16-BE"),
+        ("หนังสือใหม่".encode("utf-16-le"), "หนังสือใหม่", "UTF-16-LE"),
+        ("หนังสือใหม่".encode("utf-16-be"), "หนังสือใหม่", "UTF-16-BE"),
+        (
+            "Miško takas veda prie ežero, kur gyvena ančių šeima.".encode("cp1257"),
+            None,
+            "Windows-1257",
+        ),
+        ("Þ og ð eru í orðum, en þar er líka æ.".encode("cp1252"), None, "Windows-1252"),
+        ("şu ağaç ve şûra kûfî".encode("cp1254"), None, "Windows-1254"),
+        ("O şosea şerpuieşte şi duce la ţărm, în vale.".encode("cp1250"), None, "Windows-1250"),
+        ("El 1ºpiso, la Mª José y 2ªplanta está a 25 ºC.".encode("cp1252"), None, "Windows-1252"),
+        ("هذا كتاب عن تاريخ المدينة القديمة".encode("iso8859-6"), None, "ISO8859-6"),
+        ("新しい本です。".encode("iso-2022-jp"), "新しい本です。", "ISO-2022-JP"),
         (b"a" * 100_000 + " größer".encode("latin-1"), "a" * 100_000 + " größer", "Windows-1252"),
         ("\ufeffGrüße".encode(), "Grüße", ""),
     ],
@@ -169,11 +203,33 @@ def test_the_encoding_is_recognised(content: bytes, text: str | None, said: str)
     [
         b"\x89PNG\r\n\x1a\n", bytes(1000), b"\x7fELF\2\1\1" + bytes(50), b"\xff\xfea",
         "ä\nbö".encode() + b"\xff", "ä".encode() + b"a" * 100_000 + b"\xe9",
+        b"a" * 1_000 + b"\0", b"\1\2plain", "a\0".encode("utf-16"), "새 책".encode("iso-2022-kr"),
+        "a book".encode("utf-32-le"),
     ],
 )  # fmt: skip
 def test_what_is_no_text_is_refused(content: bytes) -> None:
     with pytest.raises(LineError):
         decoded(content)
+
+
+def test_a_few_control_characters_are_said(tmp_path: Path) -> None:
+    for name, content in {"a.txt": "long " * 20 + "\x08", "b.txt": "\x1b[31mred\x1b[0m"}.items():
+        (tmp_path / name).write_text(content)
+    (tmp_path / "a.csv").write_text("id,text\n1,a\x02b\n2,\x03\n")
+    skipped = SkippedLines()
+    assert len([*read_documents(sorted(tmp_path.iterdir()), skipped=skipped)]) == 4
+    assert skipped.notes == [
+        "a.csv has control characters, such as U+0002",
+        "a.txt has control characters, such as U+0008",
+    ]
+
+
+@pytest.mark.parametrize("codec", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_lines_in_utf_16_are_refused_by_name(codec: str, tmp_path: Path) -> None:
+    for name, content in {"a.jsonl": '{"id": "1", "text": "дом"}\n', "b.tsv": "1\tдом\n"}.items():
+        (tmp_path / name).write_bytes(content.encode(codec))
+        with pytest.raises(CollectionError, match="UTF-16: save it as UTF-8"):
+            list(read_documents(tmp_path / name, skipped=SkippedLines()))
 
 
 @given(st.binary(max_size=200) | st.text().map(lambda text: text.encode("utf-16-le")))
