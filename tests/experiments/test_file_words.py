@@ -28,9 +28,7 @@ def given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return raw
 
 
-def test_words_are_counted_before_and_after(
-    given: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_words_are_counted_before_and_after(given: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_words, "LEAST_WORDS", 1)
     file_words.main()
     figures = json.loads(given.read_text("utf-8"))
