@@ -1,5 +1,6 @@
 """A process that has few file descriptors left."""
 
+import gc
 import os
 import resource
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 @contextmanager
 def only_more_descriptors(count: int) -> Iterator[None]:
     """In the block, this process can open `count` files more, and then none."""
+    gc.collect()  # else a collection in the block may close files of before
     held: list[int] = []
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(int(each.name) for each in Path("/proc/self/fd").iterdir())

@@ -3,12 +3,11 @@
 They leave nothing that is half written, and succeed once the cause is gone.
 """
 
-import os
 import resource
 import shutil
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from swiftlet.evaluation.weight import reset_weight
 from swiftlet.integrations.mcp import mcp_server
 from swiftlet.search.request import DEFAULT_WEIGHT
 from tests.artefacts.answers import FOLDER
+from tests.descriptors import only_more_descriptors
 
 QUERY = "snow and salt of the sea"
 
@@ -54,22 +54,15 @@ WRITING = [export_parquet, reset, encode_shard]
 
 
 @contextmanager
-def limited(kind: int, most: int) -> Iterator[None]:
-    """The block has no more of a resource; a file that grows beyond it gets an error."""
-    before = resource.getrlimit(kind)
+def files_of_at_most(size_bytes: int) -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(kind, (most, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
     try:
         yield
     finally:
-        resource.setrlimit(kind, before)
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, handler)
-
-
-def first_free() -> int:
-    descriptor = os.open(os.devnull, os.O_RDONLY)
-    os.close(descriptor)
-    return descriptor
 
 
 def content(folder: Path) -> set[Path]:
@@ -79,14 +72,16 @@ def content(folder: Path) -> set[Path]:
             and not each.parts[0].startswith(".")}  # fmt: skip
 
 
-def num_refused(command: Callable[[Path], None], folder: Path, kind: int, limits: list[int]) -> int:
+def num_refused(
+    command: Callable[[Path], None], folder: Path, limits: Iterable[AbstractContextManager[None]]
+) -> int:
     """How often the command is refused; each time it leaves nothing, and then succeeds."""
     command(folder)  # all modules are loaded
     before, refused = content(folder), 0
-    for most in limits:
+    for limit in limits:
         said = ""
         try:
-            with limited(kind, most):
+            with limit:
                 command(folder)
         except swiftlet.RetrievalError as error:
             said = f"{error}"
@@ -108,9 +103,7 @@ def folder(tmp_path: Path) -> Path:
 def test_a_command_without_descriptors_ends_with_a_sentence_and_works_again(
     command: Callable[[Path], None], folder: Path
 ) -> None:
-    command(folder)
-    limits = [first_free() + more for more in (0, 1, 2, 3, 5, 8)]
-    assert num_refused(command, folder, resource.RLIMIT_NOFILE, limits)
+    assert num_refused(command, folder, map(only_more_descriptors, (0, 1, 2, 3, 5, 8)))
 
 
 @pytest.mark.check
@@ -118,4 +111,4 @@ def test_a_command_without_descriptors_ends_with_a_sentence_and_works_again(
 def test_a_command_whose_files_cannot_grow_ends_with_a_sentence_and_works_again(
     command: Callable[[Path], None], folder: Path
 ) -> None:
-    assert num_refused(command, folder, resource.RLIMIT_FSIZE, [0, 1, 300, 2_000])
+    assert num_refused(command, folder, map(files_of_at_most, (0, 1, 300, 2_000)))
