@@ -24,6 +24,9 @@ from measuring.machine import describe_machine
 from measuring.results import Figures, write
 
 TEMPLATE, READERS = "tests/fuzz.md.j2", "tests/swiftlet/corpora"
+_SETTINGS = "_hypothesis_internal_use_settings"
+"""Where a test has its settings. Each turn would nest them once more, until the stack is full."""
+
 PACKAGES = ["hypothesis", "lxml", "pyarrow", "python-docx", "pypdfium2"]
 settings.register_profile(
     "fuzz", deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
@@ -50,7 +53,9 @@ class Turns:
         item = next(turns)
         while item:
             following = next(turns) if time.monotonic() < over else None
+            asked = vars(item.obj)[_SETTINGS]  # type: ignore[attr-defined]
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            vars(item.obj)[_SETTINGS] = asked  # type: ignore[attr-defined]
             of_item = self.found[item.nodeid.rpartition("/")[2]]
             of_item["seconds"] += time.process_time() - began
             counts = re.findall(r"(\d+) (?:passing|failing)", item.hypothesis_statistics)
