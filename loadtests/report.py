@@ -1,4 +1,4 @@
-"""The files of a load test: report.md with its raw figures, CSV tables, pictures, each request."""
+"""The files of a load test: report.md with its raw figures, CSV tables, each request."""
 
 import json
 from collections.abc import Sequence
@@ -10,11 +10,9 @@ import psutil
 
 from loadtests.arguments import Plan
 from loadtests.measure import Measurement
-from loadtests.plots import draw_all
 from loadtests.systems import file_name
 from measuring import results
 from measuring.load_figures import (
-    BUSY_SHARE,
     CHANGED,
     GROWTH,
     MOST_CLIENTS,
@@ -38,10 +36,10 @@ Row = dict[str, Any]
 def write_report(
     measurements: Sequence[Measurement], plan: Plan, folder: Path, *, command: str, machine: str
 ) -> None:
-    """Write report.md with its raw figures, pictures and CSV tables into `folder`."""
+    """Write report.md with its raw figures and CSV tables into `folder`."""
     tables: dict[str, dict[str, list[Row]]] = {each.system.name: {} for each in measurements}
     kinds = {"saturation": _step_rows, "rates": _rate_rows, "stages": _stage_rows}
-    for kind, rows_of in (kinds | {"locust": _locust_rows}).items():
+    for kind, rows_of in kinds.items():
         rows = [
             {"service": each.system.name} | row for each in measurements for row in rows_of(each)
         ]
@@ -67,10 +65,8 @@ def write_report(
         "growth": round(GROWTH - 1, 4),
         "most_clients": MOST_CLIENTS,
         "fewest": {"p99": fewest_requests(99.0), "p99.9": fewest_requests(99.9)},
-        "busy_share": BUSY_SHARE,
         "summary": list(map(_summary, measurements)),
         "bounds": [_bound(each) for each in measurements if _MIDDLE in each.rates],
-        "pictures": draw_all(measurements, folder),
         "services": [
             {
                 "name": each.system.name,
@@ -170,15 +166,6 @@ def _stage_rows(measurement: Measurement) -> list[Row]:
         whole = {"service, whole": stages.pop(TOTAL)} if TOTAL in stages else {}
         latency = {"latency": figures.mean_latency}
         rows.append({"% of saturation": f"{percent:g}", **stages, **whole, **latency})
-    return rows
-
-
-def _locust_rows(measurement: Measurement) -> list[Row]:
-    rows = []
-    for percent, found in measurement.locust.items():
-        ours = {f"p{p:g}": measurement.rates[percent].latency(p) for p in (_MIDDLE, 99.0)}
-        ratios = {f"open loop / Locust, {p}": own / found[p] for p, own in ours.items()}
-        rows.append({"% of saturation": f"{percent:g}", **found, **ratios})
     return rows
 
 
