@@ -17,7 +17,7 @@ from swiftlet.errors import RetrievalError
 
 PACKAGES = (
     "swiftlet-retrieval", "onnxruntime", "faiss-cpu", "tokenizers", "fastapi", "uvicorn", "uvloop",
-    "httptools", "torch", "sentence-transformers", "numpy",
+    "httptools", "torch", "sentence-transformers", "locust", "gevent", "numpy",
 )  # fmt: skip
 
 

@@ -38,6 +38,7 @@ class Plan:
     seed: int
     service_cores: Sequence[int]
     generator_cores: Sequence[int]
+    with_locust: bool = True
 
 
 def parse_arguments(arguments: Sequence[str]) -> tuple[argparse.Namespace, Plan]:
@@ -53,6 +54,7 @@ def parse_arguments(arguments: Sequence[str]) -> tuple[argparse.Namespace, Plan]
     return options, Plan(
         options.queries.resolve(), read_queries(options.queries), mix, sorted(set(options.rates)),
         options.duration, warm_up, step_seconds, options.seed, service_cores, generator_cores,
+        options.locust,
     )  # fmt: skip
 
 
@@ -74,6 +76,7 @@ def _parser() -> Parser:
     add("--service-cores", type=_cores, help="such as 0,1; default: all but the last")
     add("--generator-cores", type=_cores, help="default: the last")
     add("--start-timeout", type=number(0.1, 3600), default=180.0, help="seconds to readiness")
+    add("--no-locust", dest="locust", action="store_false", help="do not run Locust")
     add("--no-requests", dest="requests", action="store_false", help="do not keep each request")
     add("--strict", action="store_true", help="exit with 1 if there are warnings")
     add("--out", type=Path, required=True, help="folder of the report")

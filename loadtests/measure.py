@@ -1,29 +1,45 @@
-"""The measurement of one system under test: saturation, and the rates around it."""
+"""The measurement of one system under test: saturation, the rates around it, Locust."""
 
+import json
+import math
+import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
 
 from loadtests.arguments import Plan
 from loadtests.systems import SystemUnderTest
 from measuring.command_line import LoadTestError
-from measuring.load_figures import Figures, find_saturation, unsteadiness
+from measuring.load_figures import Figures, fewest_requests, find_saturation, unsteadiness
 from measuring.loads import closed_loop, open_loop, poisson_arrivals
-from measuring.processes import Service
-from measuring.traffic import traffic
+from measuring.processes import Service, pinned
+from measuring.traffic import SEARCH_PATH, traffic
 
 FULL = 100.0
 _WARM_UP_CLIENTS = 8
 _ENDS_WITHIN_SECONDS = 1.0
+LOCUSTFILE = Path(__file__).with_name("locustfile.py")
+MOST_REQUESTS_A_USER = 10.0
+"""Requests a second per user: so few that a request is rarely due before the last answer."""
+
+_FEWEST_USERS = 10
+_GRACE_SECONDS = 60.0
 
 
 @dataclass(slots=True)
 class Measurement:
     """The figures of one system.
 
-    `rates` and `saturation_around` (the saturation rate right before and right after) are keyed by
-    per cent of saturation.
+    `rates`, `saturation_around` (the saturation rate right before and right after) and `locust` are
+    keyed by per cent of saturation.
     """
 
     system: SystemUnderTest
@@ -32,6 +48,7 @@ class Measurement:
     artefacts: Sequence[str]
     rates: dict[float, Figures] = field(default_factory=dict)
     saturation_around: dict[float, tuple[float, float]] = field(default_factory=dict)
+    locust: dict[float, dict[str, Any]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -89,6 +106,10 @@ def _measure(service: Service, system: SystemUnderTest, plan: Plan) -> Measureme
         rate = before * percent / FULL
         _report(f"{system.name}: {percent:g}% of saturation, {rate:,.1f} requests a second")
         figures = _open(service, plan, rate)
+        if plan.with_locust and percent < FULL:
+            _report(f"{system.name}: the same by Locust")
+            locust = run_locust(service.address, plan, ready_path=system.ready_path, rate=rate)
+            measurement.locust[percent] = locust
         after = saturation_now(f"after {percent:g}%")
         measurement.rates[percent] = figures
         measurement.saturation_around[percent] = before, after
@@ -119,3 +140,57 @@ def _open(service: Service, plan: Plan, rate: float) -> Figures:
 
 def _report(text: str) -> None:
     print(f"loadtests: {text}", file=sys.stderr, flush=True)
+
+
+def run_locust(address: str, plan: Plan, *, ready_path: str, rate: float) -> dict[str, Any]:
+    """Run Locust with `rate` requests a second on the generator's cores: a row of the report.
+
+    Latencies are in milliseconds; p99 is NaN if there are too few requests. The share of a core is
+    with Locust's start.
+
+    :raises LoadTestError: When it fails to start, or does not end.
+    """
+    users, mix = max(_FEWEST_USERS, math.ceil(rate / MOST_REQUESTS_A_USER)), plan.mix
+    with tempfile.TemporaryDirectory() as folder:
+        command = [
+            sys.executable, "-m", "locust", "--headless", "-f", LOCUSTFILE, "--host", address,
+            "--ready-path", ready_path, "--users", users, "--spawn-rate", users,
+            "--request-rate", f"{rate:g}", "--run-time", f"{plan.seconds:g}s",
+            "--queries", plan.queries_file, "--seed", plan.seed, "--single", mix.single,
+            "--batch", mix.batch, "--cached", mix.cached, "--batch-queries", mix.batch_queries,
+            "--top-k", mix.top_k, "--json-file", f"{folder}/found",
+        ]  # fmt: skip
+        began, cpu_before = time.monotonic(), _cpu_of_ended_children()
+        try:
+            with pinned(plan.generator_cores):
+                ended = subprocess.run(
+                    list(map(str, command)), cwd=LOCUSTFILE.parents[1], capture_output=True,
+                    text=True, check=False, timeout=plan.seconds + _GRACE_SECONDS,
+                )  # fmt: skip
+        except subprocess.TimeoutExpired as error:
+            raise LoadTestError(f"Locust did not end within {error.timeout:g} s") from error
+        share = (_cpu_of_ended_children() - cpu_before) / (time.monotonic() - began)
+        found = Path(folder, "found.json")
+        if not found.is_file():
+            lines = ended.stderr.strip().splitlines() or ["it wrote nothing"]
+            raise LoadTestError(f"Locust ended with status {ended.returncode}: {lines[-1]}")
+        entries = json.loads(found.read_text("utf-8"))
+    searches = [e for e in entries if e["method"] == "POST" and e["name"].startswith(SEARCH_PATH)]
+    # Milliseconds, to three digits, and the number of requests.
+    counts = [pair for entry in searches for pair in entry["response_times"].items()]
+    times = np.array(counts, float).reshape(-1, 2)
+    latencies = np.repeat(times[:, 0], times[:, 1].astype(int))
+    enough = len(latencies) >= fewest_requests(99.0)
+    p50, p99 = np.percentile(latencies, [50, 99]) if enough else (np.median(latencies), math.nan)
+    return {
+        "answered a second": len(latencies) / plan.seconds,
+        "p50": float(p50),
+        "p99": float(p99),
+        "failed": sum(entry["num_failures"] for entry in entries),
+        "Locust's core": f"{share:.0%}",
+    }
+
+
+def _cpu_of_ended_children() -> float:
+    times = psutil.Process().cpu_times()
+    return float(times.children_user + times.children_system)

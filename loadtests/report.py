@@ -13,6 +13,7 @@ from loadtests.measure import Measurement
 from loadtests.systems import file_name
 from measuring import results
 from measuring.load_figures import (
+    BUSY_SHARE,
     CHANGED,
     GROWTH,
     MOST_CLIENTS,
@@ -39,7 +40,7 @@ def write_report(
     """Write report.md with its raw figures and CSV tables into `folder`."""
     tables: dict[str, dict[str, list[Row]]] = {each.system.name: {} for each in measurements}
     kinds = {"saturation": _step_rows, "rates": _rate_rows, "stages": _stage_rows}
-    for kind, rows_of in kinds.items():
+    for kind, rows_of in (kinds | {"locust": _locust_rows}).items():
         rows = [
             {"service": each.system.name} | row for each in measurements for row in rows_of(each)
         ]
@@ -65,6 +66,7 @@ def write_report(
         "growth": round(GROWTH - 1, 4),
         "most_clients": MOST_CLIENTS,
         "fewest": {"p99": fewest_requests(99.0), "p99.9": fewest_requests(99.9)},
+        "busy_share": BUSY_SHARE,
         "summary": list(map(_summary, measurements)),
         "bounds": [_bound(each) for each in measurements if _MIDDLE in each.rates],
         "services": [
@@ -166,6 +168,15 @@ def _stage_rows(measurement: Measurement) -> list[Row]:
         whole = {"service, whole": stages.pop(TOTAL)} if TOTAL in stages else {}
         latency = {"latency": figures.mean_latency}
         rows.append({"% of saturation": f"{percent:g}", **stages, **whole, **latency})
+    return rows
+
+
+def _locust_rows(measurement: Measurement) -> list[Row]:
+    rows = []
+    for percent, found in measurement.locust.items():
+        ours = {f"p{p:g}": measurement.rates[percent].latency(p) for p in (_MIDDLE, 99.0)}
+        ratios = {f"open loop / Locust, {p}": own / found[p] for p, own in ours.items()}
+        rows.append({"% of saturation": f"{percent:g}", **found, **ratios})
     return rows
 
 

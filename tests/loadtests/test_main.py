@@ -27,7 +27,7 @@ from tests.measuring.conftest import PACED_SERVER
 ROOT = Path(__file__).parents[2]
 PYTHON = shlex.quote(sys.executable)
 PACED = f"{PYTHON} {shlex.quote(str(PACED_SERVER))} --port {{port}}"
-TABLES = {"report.json", "rates.csv", "saturation.csv", "stages.csv"}
+TABLES = {"report.json", "rates.csv", "saturation.csv", "stages.csv", "locust.csv"}
 ENCODERS = [DEFAULT_QUERY_ENCODER.name, LOOKUP_QUERY_ENCODER.name]
 
 
@@ -99,6 +99,7 @@ def test_it_says_how_where_and_on_what_was_measured(
         "--work-ms 5",
         f"--index small={small_index}",
         "onnxruntime 1",
+        "locust 2",
         f"threads: {max(1, len(os.sched_getaffinity(0)) - 1)}",
         "100% single queries, top_k 10",
     ):
@@ -125,6 +126,15 @@ def test_each_service_is_asked_at_the_rates_around_its_own_saturation(
     for percent in ("40", "150"):
         assert 0 < float(found["paced", percent]["saturation before"]) < 202
     assert float(found["paced", "40"]["p50"]) >= 5
+
+
+@pytest.mark.check
+def test_locust_asks_below_saturation(report: tuple[Path, str]) -> None:
+    found = rows(report[0] / "locust.csv")
+    assert [row["% of saturation"] for row in found] == ["40"] * 3
+    for row in found:
+        assert float(row["answered a second"]) > 0
+        assert row["failed"] == "0"
 
 
 @pytest.mark.check
@@ -220,7 +230,7 @@ def test_what_was_measured_of_a_service_stays_when_it_answers_no_more(
     service = f"breaks={PACED} --work-ms 5 --broken-by {broken}"
     command = [
         sys.executable, "-m", "loadtests", "--service", service, "--queries", queries_file,
-        "--rates", 50, 80, "--duration", 1, "--out", tmp_path,
+        "--rates", 50, 80, "--duration", 1, "--no-locust", "--out", tmp_path,
     ]  # fmt: skip
     with subprocess.Popen(
         list(map(str, command)), cwd=ROOT, stderr=subprocess.PIPE, text=True
@@ -278,7 +288,7 @@ def test_a_signal_ends_the_services_and_leaves_the_report_of_what_was_measured(
     (out / "requests" / "earlier-50.csv.gz").touch()  # of an earlier run
     process = subprocess.Popen(
         [sys.executable, "-m", "loadtests", "--service", f"one={PACED} --work-ms 5",
-         "--service", f"other={PACED} {marker}", "--rates", "50", "--duration", "1",
+         "--service", f"other={PACED} {marker}", "--rates", "50", "--duration", "1", "--no-locust",
          "--out", out],
         cwd=ROOT, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
