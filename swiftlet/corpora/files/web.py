@@ -48,6 +48,7 @@ _ROLES = {
 _NAVIGATION = re.compile(
     r"nav(?:bar|igation|header|footer|path|row)?\b|\bbreadcrumbs?\b|sidebar\b", re.IGNORECASE
 )
+_NOTE = re.compile(r"note|admonition|callout|tip\b|hint|warning|caution|important", re.IGNORECASE)
 _MOST_TEXTS = 3_000
 _LINKS_TO_HEADINGS = ("¶", "#", "§", "🔗", "\uf0c1")
 _WITHIN_LINES = frozenset({
@@ -204,12 +205,15 @@ def _is_left_out(element: Any, left_out: frozenset[str]) -> bool:
     if element.tag == "a":
         is_own = (element.get("href") or "").startswith("#")
         return is_own and "".join(_texts(element)) in _LINKS_TO_HEADINGS
-    name = _ROLES.get(element.get("role") or "", element.tag)
+    role = element.get("role") or ""
+    name, names = _ROLES.get(role, element.tag), f"{element.get('class') or ''} {role}"
+    if name == "aside" and _NOTE.search(names):  # such as footnotes
+        return False
     if name in left_out and name in _READ_WITH_HEADING:
         return next(element.iter(*_HEADINGS), None) is None
     if name in left_out or left_out == _NOT_SHOWN or name == "li" or name in _WITHIN_LINES:
         return name in left_out
-    if not _NAVIGATION.search(f"{element.get('class') or ''} {element.get('id') or ''}"):
+    if not _NAVIGATION.search(f"{names} {element.get('id') or ''}"):
         return False
     texts = _texts(element)
     if len(texts) == _MOST_TEXTS:

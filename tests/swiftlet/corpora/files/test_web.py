@@ -306,6 +306,19 @@ BLOCKS = st.recursive(
 )
 
 
+@pytest.mark.parametrize(
+    "note",
+    [
+        '<aside class="footnote-list brackets"><aside class="footnote" role="note">A.</aside></aside>',
+        '<aside role="doc-footnote">A.</aside>', '<aside role=note><p>A.</aside>',
+        '<aside class="admonition warning">A.</aside>', '<aside class="callout">A.</aside>',
+    ],
+)  # fmt: skip
+def test_a_note_in_an_aside_is_text(note: str) -> None:
+    (part,) = web_parts(Path("page.html"), f"<p>a</p>{note}<aside class=bar>Menu</aside>".encode())
+    assert part.text == "a\n\nA."
+
+
 @settings(max_examples=20)
 @given(st.lists(BLOCKS | LINES, max_size=4), st.sampled_from([0, 10, 40]))
 @example([" @ <code> @  @  @  @ </code> @ "], 0)
