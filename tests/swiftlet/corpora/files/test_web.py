@@ -356,6 +356,15 @@ def test_the_time_grows_with_the_page(piece: str) -> None:
     assert grows_evenly(read, 2_000)
 
 
+def test_the_time_of_an_element_with_many_attributes_grows_evenly() -> None:
+    def read(count: int) -> None:
+        attributes = " ".join(f"a{number}" for number in range(count))
+        with pytest.raises(CollectionError, match="an element has more than 1,000 attributes"):
+            list(web_parts(Path("page.html"), f"<p {attributes}>x</p>".encode()))
+
+    assert grows_evenly(read, 20_000)
+
+
 @pytest.mark.parametrize("tag", ["div class=nav", "sup", "header", "td", "pre"])
 def test_the_time_does_not_grow_with_the_depth_times_the_length(tag: str) -> None:
     def read(count: int) -> None:
