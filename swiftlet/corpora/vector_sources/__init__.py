@@ -14,6 +14,7 @@ from swiftlet.corpora.rows import Corpus
 from swiftlet.corpora.tables import ARROW, PARQUET, is_saved_dataset
 from swiftlet.corpora.vector_sources.arrays import ARRAY_SUFFIXES, of_array, open_arrays
 from swiftlet.corpora.vector_sources.columns import open_lines, open_table
+from swiftlet.corpora.vector_sources.faiss_file import FAISS_SUFFIXES, is_faiss, open_faiss
 from swiftlet.corpora.vector_sources.pairing import with_ids, with_texts
 from swiftlet.corpora.vector_sources.source import Source
 from swiftlet.errors import CollectionError
@@ -67,7 +68,11 @@ def _open(path: Path, vector_field: str | None, fields: Fields | None) -> Source
         return open_table(path, vector_field, fields)
     if suffix in LINES:
         return open_lines(path, vector_field, fields)
-    kinds = ", ".join((*ARRAY_SUFFIXES, PARQUET, ARROW, *LINES))
+    if not is_folder:
+        with read_errors(path), path.open("rb") as file:
+            if is_faiss(file.read(4)) or suffix in FAISS_SUFFIXES:
+                return open_faiss(path)
+    kinds = ", ".join((*ARRAY_SUFFIXES, PARQUET, ARROW, *LINES, *FAISS_SUFFIXES))
     raise CollectionError(
         path, f"no vectors are recognised: {kinds} or a saved dataset is expected"
     )

@@ -28,7 +28,9 @@ class Source:
     """A `VectorSource` whose blocks a function reads; each vector is checked.
 
     `numbered` says that the ids of the rows are no more than their numbers. `faiss_file` is the
-    file of an index of FAISS, which may be taken as it is; its rows are in the order of the blocks.
+    file of an index of FAISS, which may be taken as it is; `faiss_labels` (n,) are the labels of
+    its rows, in the order of the blocks, None where they are the numbers of the rows. Where it does
+    not give vectors back, `keeps_vectors` is false, and embeddings are (n, 0).
     """
 
     name: str
@@ -37,7 +39,9 @@ class Source:
     num_rows: int | None
     read: Read
     numbered: bool = False
+    keeps_vectors: bool = True
     faiss_file: Path | None = None
+    faiss_labels: NDArray[np.int64] | None = None
 
     def blocks(self, first: int = 0) -> Iterator[VectorBlock]:
         """As `VectorSource.blocks`.
@@ -47,7 +51,8 @@ class Source:
         """
         row = first
         for block in self.read(first):
-            self._check(block.embeddings, row)
+            if self.keeps_vectors:
+                self._check(block.embeddings, row)
             row += len(block.embeddings)
             yield block
         if self.num_rows is not None and row != max(first, self.num_rows):

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import faiss
 import numpy as np
 import pyarrow
 import pyarrow.parquet
@@ -79,8 +80,42 @@ def jsonl(folder: Path) -> Arguments:
     return {"place": folder / "rows.jsonl"}
 
 
+def faiss_numbers(folder: Path) -> Arguments:
+    index = faiss.index_factory(DIM, "HNSW16,Flat")
+    index.add(VECTORS)
+    faiss.write_index(index, f"{folder / 'numbers.faiss'}")
+    return {"place": folder / "numbers.faiss", "texts": DOCUMENTS, "ids": IDS}
+
+
+def faiss_ids(folder: Path) -> Arguments:
+    index = faiss.index_factory(DIM, "IDMap2,Flat", faiss.METRIC_INNER_PRODUCT)
+    index.add_with_ids(VECTORS, np.arange(COUNT)[::-1] * 10)
+    faiss.write_index(index, f"{folder / 'ids'}")
+    numbered = [{**row, "id": (COUNT - 1 - row["n"]) * 10} for row in DOCUMENTS]
+    return {
+        "place": folder / "ids",
+        "texts": numbered,
+        "expected_ids": [str(row["id"]) for row in numbered],
+    }
+
+
+def faiss_lists(folder: Path) -> Arguments:
+    index = faiss.index_factory(DIM, "IVF4,Flat")
+    index.train(VECTORS)
+    ids = np.arange(COUNT) * 3 + 1
+    index.add_with_ids(VECTORS[::-1], ids[::-1])
+    faiss.write_index(index, f"{folder / 'lists.index'}")
+    numbered = [{**row, "id": int(each)} for row, each in zip(DOCUMENTS, ids, strict=True)]
+    return {
+        "place": folder / "lists.index",
+        "texts": numbered[::-1],
+        "expected_ids": [str(row["id"]) for row in numbered],
+    }
+
+
 SOURCES: list[Callable[[Path], Arguments]] = [
-    npy, npz, fvecs, array_by_ids, parquet, arrow, saved_dataset, jsonl,
+    npy, npz, fvecs, array_by_ids, parquet, arrow, saved_dataset, jsonl, faiss_numbers,
+    faiss_ids, faiss_lists,
 ]  # fmt: skip
 
 
@@ -88,13 +123,15 @@ SOURCES: list[Callable[[Path], Arguments]] = [
 def test_all_rows_come_in_order_from_any_row_on(
     write: Callable[[Path], Arguments], tmp_path: Path
 ) -> None:
-    source = open_vectors(**write(tmp_path))
+    arguments = write(tmp_path)
+    ids = arguments.pop("expected_ids", IDS)
+    source = open_vectors(**arguments)
     assert source.dim == DIM
     assert source.num_rows in (None, COUNT)
     for first in (0, 1, 1_000, 1_750, COUNT - 1, COUNT):
         blocks = [*source.blocks(first)]
         rows = [row for block in blocks for row in block.rows]
-        assert [row["id"] for row in rows] == IDS[first:]
+        assert [row["id"] for row in rows] == ids[first:]
         assert [row["text"] for row in rows] == TEXTS[first:]
         assert [{**row, **row.get("metadata", {})}["n"] for row in rows] == [*range(first, COUNT)]
         vectors = [block.embeddings for block in blocks]
