@@ -23,7 +23,6 @@ from swiftlet.cli.models.encode import encode
 from swiftlet.cli.models.export import app as export
 from swiftlet.cli.models.fidelity import fidelity
 from swiftlet.cli.models.hub import app as encoders
-from swiftlet.cli.models.hub import push_to_hub
 from swiftlet.cli.models.train import train
 from swiftlet.cli.search import search
 from swiftlet.cli.serve import serve
@@ -141,7 +140,6 @@ _EXAMPLES: dict[Callable[..., None], str] = {
     adapt: "swiftlet adapt index --out encoder",
     train: "swiftlet train recipe.toml --out run",
     distill: "swiftlet distill --teacher model/ --student lookup --queries queries.txt --out run",
-    push_to_hub: "swiftlet push-to-hub encoder OWNER/NAME",
     inspect: "swiftlet inspect index",
 }
 # Each command imports its own packages when it runs, so that `search` never waits for torch.
