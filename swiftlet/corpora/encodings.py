@@ -45,15 +45,6 @@ _NOT_HEBREW = re.compile(
 _MOST_ERRORS = 0.02
 _PUNCTUATION = frozenset("、。・「」『』！？（），：；“”„‘’‚–—…•€£¥§©®™°·«»´¡¿±µ×ªº¹²³¼½¾\xa0\xad")  # noqa: RUF001
 # Those that charset-normalizer chooses among; of all that it knows, it chooses rare ones.
-_OF_BYTES = re.compile(rb"(?<![A-Za-z\x80-\xff])[A-Za-z]*+[\x80-\xff][A-Za-z\x80-\xff]*")
-_HEBREW = re.compile("[\u05b0-\u05ea]")
-# Five letters have one form at the end of a word, and another one before. No word begins with a
-# point.
-_NOT_HEBREW = re.compile(
-    "[ךםןףץ](?=[א-ת])|[כמנפצ](?![\u05b0-\u05ea])|(?<![\u05b0-\u05ea])[\u05b0-\u05c2]"
-)
-_MOST_ERRORS = 0.02
-_PUNCTUATION = frozenset("、。・「」『』！？（），：；“”„‘’‚–—…•€£¥§©®™°·«»´¡¿±µ×ªº¹²³¼½¾\xa0\xad")  # noqa: RUF001
 # Those that charset-normalizer chooses among; of all that it knows, it chooses rare ones.
 _LITHUANIAN = frozenset("àèæëáðøûþÀÈÆËÁÐØÛÞ")  # as Windows-1252 would have its letters
 _OF_BYTES = ["cp1255", "cp1251", "koi8_r", "cp1250", "iso8859_2", "cp1253", "cp1256", "iso8859_6"]
