@@ -44,9 +44,8 @@ _NOT_HEBREW = re.compile(
 )
 _MOST_ERRORS = 0.02
 _PUNCTUATION = frozenset("、。・「」『』！？（），：；“”„‘’‚–—…•€£¥§©®™°·«»´¡¿±µ×ªº¹²³¼½¾\xa0\xad")  # noqa: RUF001
-# Those that charset-normalizer chooses among; of all that it knows, it chooses rare ones.
-# Those that charset-normalizer chooses among; of all that it knows, it chooses rare ones.
 _LITHUANIAN = frozenset("àèæëáðøûþÀÈÆËÁÐØÛÞ")  # as Windows-1252 would have its letters
+# Those that charset-normalizer chooses among; of all that it knows, it chooses rare ones.
 _OF_BYTES = ["cp1255", "cp1251", "koi8_r", "cp1250", "iso8859_2", "cp1253", "cp1256", "iso8859_6"]
 _OF_PAIRS = ["shift_jis", "euc_jp", "gb18030", "big5", "euc_kr", "utf_16_le", "utf_16_be"]
 
