@@ -15,6 +15,7 @@ from threading import Lock
 from typing import Any
 
 from swiftlet.corpora.files.text import Part
+from swiftlet.corpora.lines import read_errors
 from swiftlet.errors import CollectionError
 
 RECOGNISE = "have its text recognised first (OCR)"
@@ -73,7 +74,7 @@ def _read(path: Path, content: bytes) -> list[Any]:
     """The title, and of each page its text and whether it has pictures alone."""
     if find_spec("pypdfium2") is None:
         raise ModuleNotFoundError(name="pypdfium2")
-    with _ONE_AT_A_TIME:
+    with _ONE_AT_A_TIME, read_errors(path):
         # The second process is new: the first may have ended, or be out of memory by other files.
         answers = _ask(content) or _ask(content)
     if not answers:
