@@ -107,7 +107,7 @@ class Assembly:
             index, details = self._index(corpus, embeddings, trained(len(embeddings)), bool(words))
             index.save(artefact / index.file_name)
             save_array(artefact / PASSAGE_TO_DOCUMENT_FILE, corpus.passage_to_document)
-            files = [index.file_name, DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE, *words]
+            files = [*index.files, DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE, *words]
             files += also(corpus, embeddings)
             files += [f"{COLUMNS_FOLDER}/{name}" for name in COLUMN_FILES]
             details = {
