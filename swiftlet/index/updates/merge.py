@@ -6,6 +6,7 @@ from pathlib import Path
 from swiftlet.encoders import QUERY_ENCODER_FOLDER
 from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.index.building.assembly import FOUND, Assembly, Trained
+from swiftlet.index.building.space import space_of_encoder
 from swiftlet.index.changes.log import FIRST_CHANGE
 from swiftlet.index.contents import Contents
 from swiftlet.index.document_encoder import load_document_encoder
@@ -63,14 +64,15 @@ def merge_changes(
             return None
         return Trained(of_vectors(found, vectors), factory, trained_on, share)
 
+    threads = threads or available_processors()
+    if not isinstance(encoder, OnnxEncoder):
+        encoder = load_document_encoder(details, encoder)
     assembly = Assembly(
-        encoder=(
-            encoder if isinstance(encoder, OnnxEncoder) else load_document_encoder(details, encoder)
-        ),
+        space=space_of_encoder(encoder, threads),
         engine=engine,
         factory=None if by_size else factory,
         language=details.get("language"),
-        threads=threads or available_processors(),
+        threads=threads,
         progress=progress,
         details={**details, FIRST_CHANGE: last},
         analysis=version_in(details),
