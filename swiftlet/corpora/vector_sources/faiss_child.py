@@ -29,7 +29,14 @@ def read(path: Path) -> Any:
     # A damaged file may contain any length; no real one exceeds the size of the file.
     faiss.set_deserialization_vector_byte_limit(size)
     faiss.set_deserialization_loop_limit(size)
-    return faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE)
+    index = faiss.read_index(
+        str(path), faiss.IO_FLAG_MMAP_IFC | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE
+    )
+    lists = faiss.try_extract_index_ivf(index)
+    lists = lists and faiss.downcast_index(lists)
+    if isinstance(lists, faiss.IndexIVFPQFastScan) and lists.fine_quantizer is None:
+        lists.fine_quantizer = lists.pq  # FAISS 1.15 forgets it, and ends where it is needed
+    return index
 
 
 def labels(index: Any) -> Any:
