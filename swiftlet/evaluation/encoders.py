@@ -68,7 +68,7 @@ def compare_encoders(
         with extra("evaluation"):  # a missing package shows before any search
             import scipy.stats  # noqa: F401
     with open_searcher(index, encoder=first) as one, open_searcher(index, encoder=second) as other:
-        searchers, runs = (one, other), list[Run]()
+        runs = list[Run]()
         judged = None
         if qrels is not None:
             judged = JudgedBy.of(asked, qrels).matched(
@@ -85,10 +85,10 @@ def compare_encoders(
         return EncoderComparison(
             len(asked),
             top_k,
-            _overlap(*runs, top_k),
-            _correlation(*runs),
+            _overlap(runs[0], runs[1], top_k),
+            _correlation(runs[0], runs[1]),
             (_milliseconds(one, texts), _milliseconds(other, texts)),
-            {} if judged is None else _ndcg(searchers, judged),
+            {} if judged is None else _ndcg((one, other), judged),
         )
 
 
@@ -121,7 +121,7 @@ def _milliseconds(searcher: Searcher, texts: Sequence[str]) -> float:
 
 
 def _ndcg(searchers: Sequence[Searcher], judged: JudgedSet) -> dict[str, PairedTest]:
-    tests = {}
+    tests: dict[str, PairedTest] = {}
     for mode in (each for each in searchers[0].modes if each != "lexical"):
         first, second = (
             evaluate_per_query(
