@@ -9,6 +9,7 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 import swiftlet
+from swiftlet.cli.compare import compare
 from swiftlet.cli.demo import demo
 from swiftlet.cli.evaluate import evaluate
 from swiftlet.cli.indexes.changes import add, compact, delete, repair
@@ -135,6 +136,7 @@ _EXAMPLES: dict[Callable[..., None], str] = {
     push: "swiftlet push index --to SCHEME://HOST:PORT/NAME",
     pull: "swiftlet pull SCHEME://HOST:PORT/NAME --out index",
     evaluate: "swiftlet evaluate index --queries queries.jsonl --qrels qrels.tsv",
+    compare: "swiftlet compare index FIRST SECOND --queries queries.jsonl",
     tune: "swiftlet tune index --queries queries.jsonl --qrels qrels.tsv",
     fidelity: "swiftlet fidelity index",
     adapt: "swiftlet adapt index --out encoder",
