@@ -41,7 +41,9 @@ def open_searcher(settings: Settings) -> Searcher:
 
 
 def _opened(settings: Settings) -> Searcher:
-    index, encoder = settings.index, _target(settings.query_encoder)
+    index, encoder = settings.index, settings.query_encoder
+    if isinstance(encoder, Path):
+        encoder = _target(encoder)
     if isinstance(index, Path):
         index = _target(index)
     reranker = None if settings.reranker is None else OnnxReranker.load(_target(settings.reranker))
@@ -60,7 +62,8 @@ def _opened(settings: Settings) -> Searcher:
     try:
         if isinstance(settings.index, Path):
             _check_not_replaced(settings.index, searcher.index_manifest)
-        _check_not_replaced(settings.query_encoder, searcher.encoder_manifest)
+        if isinstance(place := settings.query_encoder, Path):
+            _check_not_replaced(place, searcher.encoder_manifest)
         warm_up(searcher)
     except BaseException:
         searcher.close()

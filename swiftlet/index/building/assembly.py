@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.encoders.encoder import ModelEncoder
 from swiftlet.encoders.encoding import encode_texts
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.index.building.draft import describe
@@ -71,7 +71,7 @@ class Assembly:
     `details` are the manifest's details that do not depend on the parts.
     """
 
-    encoder: OnnxEncoder
+    encoder: ModelEncoder
     engine: type[Engine]
     factory: str | None
     language: str | None

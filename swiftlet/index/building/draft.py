@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from swiftlet import disk
-from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.encoders.encoder import ModelEncoder
 from swiftlet.index.documents.writer import StoredCorpus
 from swiftlet.index.vectors.embeddings_file import EmbeddingsFile
 from swiftlet.manifest import Manifest, describe_files, write_manifest
@@ -59,7 +59,7 @@ def draft(
 def describe(
     artefact: Path,
     kind: str,
-    encoder: OnnxEncoder,
+    encoder: ModelEncoder,
     files: Sequence[str],
     corpus: StoredCorpus,
     details: Mapping[str, Any],
