@@ -35,7 +35,7 @@ def document_from_json(line: str, fields: Fields | None = None) -> Document:
 
     :raises LineError: When the line is no such object.
     """
-    record = _object(line)
+    record = record_of(line)
     document = _from_fields(record, fields)
     if len(line) > LONGEST_METADATA:
         _check_length(document.metadata)
@@ -106,7 +106,7 @@ def query_from_json(line: str) -> Query:
 
     :raises LineError: When the line is no such object.
     """
-    record = _object(line)
+    record = record_of(line)
     query_id = _pop_id(record, _QUERY_ID_FIELDS, "query id")
     return query(query_id, _pop_text(record))
 
@@ -116,7 +116,7 @@ def query_text_from_json(line: str) -> str:
 
     :raises LineError: When the line is no such object.
     """
-    record = _object(line)
+    record = record_of(line)
     if "text" not in record and "query" in record:
         record["text"] = record.pop("query")
     return query("without an id", _pop_text(record)).text
@@ -183,7 +183,11 @@ def _pop_text(record: dict[str, Any]) -> str:
     return text
 
 
-def _object(line: str) -> dict[str, Any]:
+def record_of(line: str) -> dict[str, Any]:
+    """The JSON object of a line.
+
+    :raises LineError: When the line is none, or it is nested too deeply.
+    """
     try:
         record = FINITE_JSON.decode(line)
     except json.JSONDecodeError as error:

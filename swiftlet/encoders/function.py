@@ -217,6 +217,12 @@ def known_as(encoder: ModelEncoder, details: Mapping[str, Any]) -> ModelEncoder:
     return encoder.known_as(details) if isinstance(encoder, FunctionEncoder) else encoder
 
 
+def remembered(encoder: ModelEncoder) -> dict[str, Any]:
+    """What an index remembers of an encoder to know it again, besides its fingerprint."""
+    details = encoder.manifest.details
+    return {CANONICAL: details[CANONICAL]} if CANONICAL in details else {}
+
+
 def _cosines(one: str, other: str, dim: int) -> NDArray[np.float64] | None:
     """The cosines (n,) of canonical embeddings as manifests have them."""
     try:

@@ -18,9 +18,9 @@ from swiftlet.errors import (
     InvalidArgumentError,
     StorageError,
 )
-from swiftlet.index.building.assembly import span_of
 from swiftlet.index.building.settings import names_of
 from swiftlet.index.building.shards import Shards
+from swiftlet.index.building.space import span_of
 from swiftlet.index.document_encoder import load_document_encoder
 from swiftlet.index.documents.passages import encoder_text
 from swiftlet.index.lexical import DEFAULT_LANGUAGE

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from swiftlet import disk
 from swiftlet.encoders.encoder import ModelEncoder
 from swiftlet.encoders.encoding import encode_batches
-from swiftlet.encoders.function import CANONICAL, known_as
+from swiftlet.encoders.function import known_as, remembered
 from swiftlet.errors import ArtefactError, InvalidArgumentError
 from swiftlet.index.building.settings import BuildSettings
 from swiftlet.index.contents import Contents
@@ -60,7 +60,7 @@ class NewCorpus:
                 "truncate": splitter.truncate,
             },
             **({"vectors": vectors} if vectors > 1 else {}),
-            **_remembered(encoder),
+            **remembered(encoder),
         }
 
     def documents(self) -> Iterable[Document]:
@@ -114,7 +114,7 @@ class NewCorpus:
             "content": corpus.content_sha256,
             "encoder": encoder.manifest.fingerprint,
             "precision": encoder.precision,
-            **_remembered(encoder),
+            **remembered(encoder),
         }
         if interrupted == state:
             return hashes
@@ -147,12 +147,6 @@ class NewCorpus:
             for place in np.flatnonzero(taken < 0):
                 block[place] = next(encoded)
             yield block
-
-
-def _remembered(encoder: ModelEncoder) -> dict[str, Any]:
-    """What tells an encoder that is a function or an address again; of another, its fingerprint."""
-    details = encoder.manifest.details
-    return {CANONICAL: details[CANONICAL]} if CANONICAL in details else {}
 
 
 def _found(hashes: Hashes, wanted: Hashes) -> NDArray[np.int64]:

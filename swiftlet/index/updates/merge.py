@@ -7,6 +7,7 @@ from swiftlet.encoders import QUERY_ENCODER_FOLDER
 from swiftlet.encoders.encoder import ModelEncoder
 from swiftlet.encoders.opening import Place
 from swiftlet.index.building.assembly import FOUND, Assembly, Trained
+from swiftlet.index.building.space import space_of_encoder
 from swiftlet.index.changes.log import FIRST_CHANGE
 from swiftlet.index.contents import Contents
 from swiftlet.index.document_encoder import load_document_encoder
@@ -64,16 +65,15 @@ def merge_changes(
             return None
         return Trained(of_vectors(found, vectors), factory, trained_on, share)
 
+    threads = threads or available_processors()
+    if encoder is None or isinstance(encoder, Place):
+        encoder = load_document_encoder(details, encoder)
     assembly = Assembly(
-        encoder=(
-            load_document_encoder(details, encoder)
-            if encoder is None or isinstance(encoder, Place)
-            else encoder
-        ),
+        space=space_of_encoder(encoder, threads),
         engine=engine,
         factory=None if by_size else factory,
         language=details.get("language"),
-        threads=threads or available_processors(),
+        threads=threads,
         progress=progress,
         details={**details, FIRST_CHANGE: last},
         analysis=version_in(details),

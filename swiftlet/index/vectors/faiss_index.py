@@ -123,8 +123,7 @@ class FaissIndex(Engine):
 
         :raises CorruptIndexError: When FAISS cannot read it.
         """
-        # Inner products need no precomputed tables, which would take more memory.
-        return cls(_read(path, faiss.IO_FLAG_MMAP_IFC | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE))
+        return cls(read_faiss(path))
 
     @classmethod
     def load_trained(cls, path: Path) -> "FaissIndex":
@@ -203,7 +202,19 @@ class FaissIndex(Engine):
             probes = min(self.most_probes, int(given.probes * given.growth(wanted)))
             factor = min(given.refine_factor, self.size / wanted)
             parameters = self._parameters_of(probes, factor)
-        return nearest_rows(self._index, embedding, wanted, parameters)
+        return self.named(embedding, nearest_rows(self._index, embedding, wanted, parameters))
+
+    def named(
+        self,
+        embedding: Embeddings,  # noqa: ARG002
+        found: tuple[Embeddings, Rows],
+    ) -> tuple[Embeddings, Rows]:
+        """Scores and rows, best first, of what FAISS has found for a query's embedding."""
+        return found
+
+    def selector(self, allowed: Mask) -> Any:
+        """What lets FAISS find the `allowed` rows only."""
+        return faiss.IDSelectorBitmap(np.packbits(allowed, bitorder="little"))
 
     @override
     def restricted_to(self, allowed: Mask) -> RestrictedIndex:
@@ -211,7 +222,7 @@ class FaissIndex(Engine):
         if FEW_ROWS < count <= min(_MOST_COPIED_ROWS, self.size * _COPIED_SHARE):
             return CopiedRows(self, allowed)
         if count > FEW_ROWS:
-            selector = faiss.IDSelectorBitmap(np.packbits(allowed, bitorder="little"))
+            selector = self.selector(allowed)
             # Where the codes cannot be filtered, the finer codes can be.
             for index in dict.fromkeys((self._index, self.finest)):
                 parameters = search_parameters(index, selector, 1, 1)
@@ -253,6 +264,12 @@ class FaissIndex(Engine):
         """The inverted lists, if there are several."""
         index = faiss.downcast_index(self._index.base_index) if self.refines else self._index
         return find_lists(index)
+
+
+def read_faiss(path: Path) -> Any:
+    """FAISS's index in a file, as `FaissIndex.load` reads it."""
+    # Inner products need no precomputed tables, which would take more memory.
+    return _read(path, faiss.IO_FLAG_MMAP_IFC | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE)
 
 
 def _read(path: Path, flags: int) -> Any:

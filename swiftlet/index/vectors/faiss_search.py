@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,9 @@ from swiftlet.index.vectors.vector_index import (
     VectorIndex,
 )
 from swiftlet.types import Embeddings
+
+if TYPE_CHECKING:
+    from swiftlet.index.vectors.faiss_index import FaissIndex
 
 _MOST_PARAMETERS = 64
 _WIDENING = 4
@@ -142,7 +145,7 @@ class SelectedRows(RestrictedIndex):
 
     def __init__(
         self,
-        whole: VectorIndex,
+        whole: "FaissIndex",
         allowed: Mask,
         index: Any,
         selector: Any,
@@ -153,7 +156,7 @@ class SelectedRows(RestrictedIndex):
     ) -> None:
         """Search `index`, the FAISS index of `whole` or of its finest codes, by the `selector`."""
         super().__init__(whole, allowed)
-        self._index, self._most_probes = index, most_probes
+        self._faiss, self._index, self._most_probes = whole, index, most_probes
         self._parameters_of = kept_parameters(index, selector)
         self._given, self._lists = parameters, lists
         if self._lists is not None:
@@ -171,6 +174,7 @@ class SelectedRows(RestrictedIndex):
             refine_factor = min(self._given.refine_factor, self.size / num_candidates)
             parameters = self._parameters_of(probes, refine_factor)
             found = nearest_rows(self._index, embedding, num_candidates, parameters)
+            found = self._faiss.named(embedding, found)
             if len(found[1]) == num_candidates:
                 return found
             if probes == self._most_probes:

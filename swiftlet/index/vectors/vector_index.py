@@ -129,6 +129,11 @@ class VectorIndex(SearchedRows, ABC):
     dim: int
     """Width of a query's embedding."""
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The names of all files that `save` writes."""
+        return (self.file_name,)
+
     def training_size(self, num_passages: int) -> int:
         """The number of embeddings that an index of `num_passages` passages is trained on."""
         return num_passages
