@@ -8,6 +8,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Self
 
+import numpy as np
+
 from swiftlet.address import Address
 from swiftlet.arguments import made, number
 from swiftlet.deadline import due_at
@@ -28,7 +30,13 @@ from swiftlet.index.parts import IndexSource, SearchParts
 from swiftlet.index.server import server_at
 from swiftlet.manifest import Manifest, check_embedding_spaces, read_manifest
 from swiftlet.search.groups import GroupedResult, KeptEmbeddings, find_groups
-from swiftlet.search.request import DEFAULT_WEIGHT, MODES, Mode, SearchRequest
+from swiftlet.search.request import (
+    DEFAULT_WEIGHT,
+    MODES,
+    Mode,
+    RequestConflictError,
+    SearchRequest,
+)
 from swiftlet.search.stages import STAGES
 from swiftlet.search.stages.state import (
     EmbeddingCache,
@@ -37,7 +45,7 @@ from swiftlet.search.stages.state import (
     SearchState,
     depth_and_candidates,
 )
-from swiftlet.types import Document, SearchResult
+from swiftlet.types import Document, Embeddings, SearchResult
 
 _ATTEMPTS = 3
 """How often a search is tried if its documents are deleted meanwhile."""
@@ -221,20 +229,21 @@ class Searcher:
 
     def search(
         self,
-        query: str | SearchRequest,
+        query: str | SearchRequest = "",
         top_k: int = 10,
         *,
         deadline: float = inf,
         cache: EmbeddingCache | None = None,
         **options: Any,
     ) -> SearchResult:
-        """The min(top_k, number of documents) best documents for `query`; ties go by document_id.
+        """The min(top_k, number of documents) best documents for a query; ties go by document_id.
 
         With a filter, only documents that pass it count. A lexical search gives only documents
         that share a word with the query. A result can be continued: the next `top_k` documents
         follow with `offset` = `top_k`.
 
-        :param query: A text, or a whole request.
+        :param query: A text, or a whole request. With `embedding` (dim,), the query's place in
+            the index's space, it may be left out.
         :param options: Further fields of `SearchRequest`: docs/search.md describes each.
         :param deadline: The time of `perf_counter` at which the answer is due: the re-ranker ends
             before, and documents that it has not scored follow in the order that they had. A server
@@ -254,7 +263,7 @@ class Searcher:
 
     def search_groups(
         self,
-        query: str | SearchRequest,
+        query: str | SearchRequest = "",
         top_k: int = 10,
         *,
         deadline: float = inf,
@@ -296,10 +305,30 @@ class Searcher:
             )
         return asked or self.modes[0]
 
+    def embedding_of(self, request: SearchRequest) -> Embeddings | None:
+        """The embedding (dim,) that a request gives, as the index compares it.
+
+        :raises RequestConflictError: When it is of another width than the index's.
+        """
+        if request.embedding is None:
+            return None
+        manifest = self.index_manifest
+        if len(request.embedding) != manifest.dim:
+            raise RequestConflictError(
+                "embedding",
+                f"embedding has {len(request.embedding):,} numbers, but those of the index have "
+                f"{manifest.dim:,}: give one by the model that its documents were encoded by",
+            )
+        found = np.array(request.embedding)
+        if manifest.normalised:
+            found /= np.abs(found).max()  # else small numbers have squares of zero
+            found /= np.linalg.norm(found)
+        return found.astype(np.float32)
+
     def _search(
         self, request: SearchRequest, deadline: float, cache: EmbeddingCache | None
     ) -> SearchResult:
-        mode = self.mode_of(request.mode)
+        mode, embedding = self.mode_of(request.mode), self.embedding_of(request)
         if request.highlight == "words" and "lexical" not in self.modes:
             raise InvalidArgumentError(
                 "highlight is 'words', but the index has no words: build it again with a language, "
@@ -330,6 +359,8 @@ class Searcher:
                 depth=depth,
                 reranking=reranking,
             )
+            if embedding is not None:
+                search.embedding = embedding
             try:
                 with due_at(deadline):
                     return generation.search(search)

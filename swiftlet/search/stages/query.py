@@ -39,8 +39,8 @@ class Tokenise:
     repeats = False
 
     def run(self, search: SearchState) -> bool:
-        """Set `embedding` from the cache, or `token_ids`; a lexical search needs neither."""
-        if search.mode == "lexical":
+        """Set `embedding` from the cache, or `token_ids`, unless it is given or not needed."""
+        if search.mode == "lexical" or search.request.embedding is not None:
             return False
         if search.cache is not None:
             embedding = search.cache.get(search.request.query)
