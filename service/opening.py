@@ -42,7 +42,7 @@ def open_searcher(settings: Settings) -> Searcher:
 
 def _opened(settings: Settings) -> Searcher:
     index, encoder = settings.index, settings.query_encoder
-    if encoder is not None:
+    if isinstance(encoder, Path):
         encoder = _target(encoder)
     if isinstance(index, Path):
         index = _target(index)
@@ -62,7 +62,7 @@ def _opened(settings: Settings) -> Searcher:
     try:
         if isinstance(settings.index, Path):
             _check_not_replaced(settings.index, searcher.index_manifest)
-        if (place := settings.query_encoder) is not None:
+        if isinstance(place := settings.query_encoder, Path):
             _check_not_replaced(place, searcher.encoder_manifest)
         warm_up(searcher)
     except BaseException:

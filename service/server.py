@@ -35,6 +35,7 @@ from service.sight.metrics import Metrics
 from service.wire.connection import UnreadAnswers, bounded_connection
 from service.wire.keys import ApiKey
 from service.wire.turns import Turns
+from swiftlet.encoders.opening import Place
 from swiftlet.errors import ArtefactError, InvalidArgumentError
 from swiftlet.extras import extra
 from swiftlet.index.document_encoder import document_encoder_of
@@ -317,7 +318,7 @@ def _addresses(host: str) -> list[str]:
     return own or addresses
 
 
-def _document_encoder(settings: Settings) -> Path | None:
+def _document_encoder(settings: Settings) -> Place | None:
     """The document encoder, if it is there; if not, the first document that is put is refused."""
     if settings.document_encoder is not None or not isinstance(settings.index, Path):
         return settings.document_encoder

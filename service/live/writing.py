@@ -21,6 +21,7 @@ from service.live.state import LoadedIndex, ServiceState
 from service.wire.problems import NotReadyError, QueueFullError, WriteRefusedError
 from swiftlet.address import Address
 from swiftlet.corpora.rows import documents_of_rows
+from swiftlet.encoders.opening import Place
 from swiftlet.errors import (
     ArtefactError,
     CollectionError,
@@ -64,7 +65,7 @@ class Writing:
         registry: CollectorRegistry,
         *,
         index: Path | Address,
-        document_encoder: Path | None,
+        document_encoder: Place | None,
         threads: int,
         most_passages: int,
     ) -> None:
@@ -344,12 +345,12 @@ class Writing:
 
 
 @cache
-def _preparation(document_encoder: Path | None, threads: int) -> Preparation:
+def _preparation(document_encoder: Place | None, threads: int) -> Preparation:
     return Preparation(document_encoder, threads)
 
 
 def _prepare(
-    document_encoder: Path | None, threads: int, method: Callable[..., Any], *arguments: Any
+    document_encoder: Place | None, threads: int, method: Callable[..., Any], *arguments: Any
 ) -> Any:
     """Runs in the process that encodes, which keeps the encoder."""
     return method(_preparation(document_encoder, threads), *arguments)

@@ -13,6 +13,8 @@ from starlette.responses import Response
 
 from service.wire.context import RequestContext
 from swiftlet.errors import (
+    EncoderError,
+    EncoderTimeoutError,
     IndexServerError,
     IndexServerTimeoutError,
     InvalidArgumentError,
@@ -153,6 +155,8 @@ PROBLEMS: dict[type[Exception], ProblemKind] = {
     IndexServerTimeoutError: ProblemKind(
         504, "index-server-timeout", "The server that holds the index is too slow"
     ),
+    EncoderError: ProblemKind(503, "encoder-away", "The encoder gives no embeddings", _RETRY),
+    EncoderTimeoutError: ProblemKind(504, "encoder-timeout", "The encoder is too slow"),
     DeadlineError: ProblemKind(504, "deadline-passed", "The deadline passed"),
     StorageError: ProblemKind(507, "storage-full", "The storage refuses a write"),
 }

@@ -14,6 +14,7 @@ from swiftlet.client import Client
 from swiftlet.corpora.rows import QrelsSource, Queries, qrels_of, queries_of
 from swiftlet.corpora.trec import read_run, write_run
 from swiftlet.encoders.encoder import Precision
+from swiftlet.encoders.opening import EncoderSpec
 from swiftlet.errors import InvalidArgumentError, shown
 from swiftlet.evaluation.experiment import JudgedSet, match_judgements, run_queries
 from swiftlet.evaluation.metrics import DEFAULT_METRICS, Metric
@@ -35,7 +36,7 @@ def evaluate(
     queries: Queries,
     qrels: QrelsSource,
     *,
-    encoder: StrPath | None = None,
+    encoder: EncoderSpec | None = None,
     precision: Precision | None = None,
     reranker: StrPath | None = None,
     metrics: Sequence[str] = DEFAULT_METRICS,
@@ -196,7 +197,7 @@ def _check_run_file(path: Path) -> None:
 @contextmanager
 def _retriever(
     target: StrPath | Searcher,
-    encoder: StrPath | None,
+    encoder: EncoderSpec | None,
     precision: Precision | None,
     fields: Mapping[str, Any],
     reranker: StrPath | None,

@@ -12,8 +12,11 @@ import numpy as np
 
 from swiftlet.address import Address
 from swiftlet.arguments import made, number
-from swiftlet.encoders.encoder import Encoder, OnnxEncoder, Precision
+from swiftlet.deadline import due_at
+from swiftlet.encoders.encoder import Encoder, Precision
+from swiftlet.encoders.function import FunctionEncoder
 from swiftlet.encoders.missing import NO_ENCODER, MissingEncoder
+from swiftlet.encoders.opening import Place, open_encoder
 from swiftlet.encoders.reranker import Reranker
 from swiftlet.errors import (
     ChangedMeanwhileError,
@@ -43,7 +46,6 @@ from swiftlet.search.stages.state import (
     Reranking,
     SearchState,
     depth_and_candidates,
-    due_at,
 )
 from swiftlet.types import Document, Embeddings, SearchResult
 
@@ -101,13 +103,13 @@ class Searcher:
     def open(
         cls,
         index: Path | Address,
-        encoder_directory: Path | None,
+        encoder_place: Place | None,
         *,
         precision: Precision | None = None,
         reranker: Reranker | None = None,
         readers: int = 1,
     ) -> "Searcher":
-        """Open an index with the query encoder in `encoder_directory`; verifies every file of both.
+        """Open an index with the query encoder at a place; verifies every file of both.
 
         Without one, texts are searched by their words alone.
 
@@ -120,18 +122,23 @@ class Searcher:
         :raises IndexServerError: When the server of an address does not answer.
         :raises InvalidArgumentError: When there is no such collection.
         """
-        encoder: OnnxEncoder | MissingEncoder
-        if encoder_directory is None:
-            encoder = MissingEncoder(
-                read_manifest(index, "index")
-                if isinstance(index, Path)
-                else server_at(index).manifest(index)
-            )
+
+        def manifest() -> Manifest:
+            if isinstance(index, Path):
+                return read_manifest(index, "index")
+            return server_at(index).manifest(index)
+
+        encoder: Encoder
+        if encoder_place is None:
+            encoder = MissingEncoder(manifest())
         else:
-            of_encoder = read_manifest(encoder_directory, "encoder")
-            if isinstance(index, Path):  # the quick check comes first
-                check_embedding_spaces(of_encoder, read_manifest(index, "index"))
-            encoder = OnnxEncoder.load(encoder_directory, precision=precision, role="query")
+            if isinstance(encoder_place, Path):
+                of_encoder = read_manifest(encoder_place, "encoder")
+                if isinstance(index, Path):  # the quick check comes first
+                    check_embedding_spaces(of_encoder, manifest())
+            encoder = open_encoder(encoder_place, "query", precision=precision)
+            if isinstance(encoder, FunctionEncoder):
+                encoder = encoder.known_as(manifest().details)
         source: IndexSource
         if isinstance(index, Path):
             source = IndexDirectory(index, encoder, readers=readers)
@@ -202,6 +209,11 @@ class Searcher:
     def seconds_between_looks(self) -> float:
         """How often a service should `refresh`."""
         return self._source.seconds_between_looks
+
+    @property
+    def waiting_seconds(self) -> float:
+        """About how long a search waits for other machines, or for a function that encodes."""
+        return self.parts.waiting_seconds + getattr(self.encoder, "waiting_seconds", 0.0)
 
     @property
     def generation(self) -> str:

@@ -8,8 +8,9 @@ import numpy as np
 
 from swiftlet.address import Address
 from swiftlet.arguments import StrPath, address_of, one_of, path_of
-from swiftlet.encoders.encoder import OnnxEncoder, directory_of
+from swiftlet.encoders.encoder import ModelEncoder
 from swiftlet.encoders.encoding import encode_texts
+from swiftlet.encoders.opening import EncoderSpec, encoder_place
 from swiftlet.errors import (
     IndexServerAwayError,
     IndexServerError,
@@ -61,7 +62,7 @@ class Pushed:
 def push(
     index: StrPath | Shards,
     to: str | Address,
-    encoder: StrPath | None = None,
+    encoder: EncoderSpec | None = None,
     *,
     language: str | None = DEFAULT_LANGUAGE,
     facets: Sequence[str] = (),
@@ -91,7 +92,7 @@ def push(
     place = index if isinstance(index, Shards) else path_of("index", index)
     address, directory, progress = (
         address_of("to", to),
-        directory_of(encoder),
+        encoder_place(encoder),
         progress or Silence(),
     )
     facets = names_of("facets", facets)
@@ -167,7 +168,7 @@ def _done(target: Target, source: Source, index_type: str | None, *, overwrite: 
     return None
 
 
-def _check(target: Target, total: int, encoder: OnnxEncoder) -> None:
+def _check(target: Target, total: int, encoder: ModelEncoder) -> None:
     """Count the passages, and encode the texts of some again.
 
     Each must be nearest to the embedding that it has.
@@ -188,7 +189,7 @@ def _check(target: Target, total: int, encoder: OnnxEncoder) -> None:
 
 
 def _tuned(
-    target: Target, encoder: OnnxEncoder, embeddings: Iterator[Embeddings]
+    target: Target, encoder: ModelEncoder, embeddings: Iterator[Embeddings]
 ) -> tuple[int | None, float | None]:
     """How much a search should visit, and what share of the nearest passages it then finds.
 

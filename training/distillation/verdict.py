@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from swiftlet.encoders.encoder import Encoder, OnnxEncoder
+from swiftlet.encoders.encoder import Encoder
+from swiftlet.encoders.opening import open_encoder
 from swiftlet.errors import RetrievalError
 from swiftlet.evaluation.experiment import JudgedSet
 from swiftlet.index.query_encoder import query_encoder_of
@@ -64,7 +65,7 @@ class Verdict:
 def own_encoder(index: Path, targets: Targets) -> Encoder | None:
     """The query encoder of an index, if it is known and of the index's space."""
     try:
-        encoder = OnnxEncoder.load(query_encoder_of(index), role="query")
+        encoder: Encoder = open_encoder(query_encoder_of(index), "query")
     except (RetrievalError, KeyError):  # vectors made elsewhere name no encoder
         return None
     return encoder if encoder.embedding_space == targets.embedding_space else None

@@ -237,8 +237,11 @@ def _is_left_out(element: Any, left_out: frozenset[str]) -> bool:
     if not _NAVIGATION.search(f"{names} {element.get('id') or ''}"):
         return False
     texts = _texts(element)
-    if len(texts) == _MOST_TEXTS:
-        return False
+    return len(texts) < _MOST_TEXTS and _are_links(element, texts)
+
+
+def _are_links(element: Any, texts: list[str]) -> bool:
+    """Whether most of the texts of an element are those of its links."""
     linked = [text for link in element.iter("a") for text in _texts(link)]
     return 2 * sum(map(len, linked)) > sum(map(len, texts))
 

@@ -12,8 +12,9 @@ import numpy as np
 
 from swiftlet.corpora.lines import SkippedLines
 from swiftlet.corpora.rows import Corpus, documents_of
-from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.encoders.encoder import ModelEncoder
 from swiftlet.encoders.encoding import encode_texts
+from swiftlet.encoders.opening import Place
 from swiftlet.errors import InvalidArgumentError, shown
 from swiftlet.index.changes.log import Change
 from swiftlet.index.document_encoder import load_document_encoder
@@ -52,13 +53,13 @@ def checked_ids(document_ids: Iterable[str]) -> list[str]:
 class Preparation:
     """Prepares documents for an index, with its document encoder. Thread-safe."""
 
-    def __init__(self, encoder_directory: Path | None, threads: int | None = None) -> None:
+    def __init__(self, encoder_place: Place | None, threads: int | None = None) -> None:
         """Encode with `threads` threads (default: all cores); the encoder is loaded when needed.
 
-        Without an encoder directory, it is the one that the index remembers.
+        Without a place, it is the encoder that the index remembers.
         """
-        self._directory, self._threads = encoder_directory, threads
-        self._encoder: OnnxEncoder | None = None
+        self._place, self._threads = encoder_place, threads
+        self._encoder: ModelEncoder | None = None
         self._loaded_for: object = None
         self._loading = Lock()
 
@@ -95,7 +96,7 @@ class Preparation:
         """
         return encode_texts(self.encoder(manifest), texts, self._threads)
 
-    def encoder(self, manifest: Manifest) -> OnnxEncoder:
+    def encoder(self, manifest: Manifest) -> ModelEncoder:
         """The document encoder of the index of `manifest`.
 
         :raises ArtefactError: When the encoder is damaged, or is another one.
@@ -103,7 +104,7 @@ class Preparation:
         wanted = encoder_details(manifest)
         with self._loading:
             if self._encoder is None or self._loaded_for != wanted:
-                self._encoder = load_document_encoder(manifest.details, self._directory)
+                self._encoder = load_document_encoder(manifest.details, self._place)
                 self._loaded_for = wanted
             return self._encoder
 
@@ -181,7 +182,7 @@ class Writer(ABC):
         self,
         *,
         progress: Progress | None = None,  # noqa: ARG002
-        merge: Callable[[Path, Path, int, Path | None], object] | None = None,  # noqa: ARG002
+        merge: Callable[[Path, Path, int, Place | None], object] | None = None,  # noqa: ARG002
     ) -> bool:
         """Merge the changes into the base, if there is one; false if there is nothing to merge."""
         return False

@@ -15,6 +15,7 @@ from pymilvus.exceptions import (
 )
 
 from swiftlet.address import TOKEN_VARIABLE, Address
+from swiftlet.deadline import seconds_left
 from swiftlet.errors import (
     IndexServerAwayError,
     IndexServerError,
@@ -22,7 +23,6 @@ from swiftlet.errors import (
     InvalidArgumentError,
 )
 from swiftlet.manifest import Manifest
-from swiftlet.search.stages.state import seconds_left
 from swiftlet.servers.milvus import schema
 from swiftlet.servers.state import LONGEST_SECONDS, PushState
 
