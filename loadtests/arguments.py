@@ -74,7 +74,6 @@ def _parser() -> Parser:
     add("--service-cores", type=_cores, help="such as 0,1; default: all but the last")
     add("--generator-cores", type=_cores, help="default: the last")
     add("--start-timeout", type=number(0.1, 3600), default=180.0, help="seconds to readiness")
-    add("--no-requests", dest="requests", action="store_false", help="do not keep each request")
     add("--strict", action="store_true", help="exit with 1 if there are warnings")
     add("--out", type=Path, required=True, help="folder of the report")
     return parser
