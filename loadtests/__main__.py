@@ -9,7 +9,7 @@ from pathlib import Path
 
 from loadtests.arguments import parse_arguments
 from loadtests.measure import Measurement, measure
-from loadtests.report import REPORT_FILE, REQUESTS_FOLDER, write_report, write_requests
+from loadtests.report import REPORT_FILE, write_report
 from loadtests.systems import systems_under_test
 from measuring.command_line import LoadTestError, Stopped, held_back, refuse, stop_on_signals
 from measuring.machine import describe_machine
@@ -38,8 +38,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             # After each service, so that the figures are kept if the next one fails.
             with held_back():
                 write_report(measurements, plan, options.out, command=command, machine=machine)
-                requested = measurements if options.requests else []
-                write_requests(requested, options.out / REQUESTS_FOLDER)
     except RetrievalError as error:
         refuse(error)
     except Stopped as stop:
