@@ -3,7 +3,7 @@
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,17 @@ from swiftlet.corpora.lines import (
     read_errors,
     reason_of,
 )
+from swiftlet.corpora.records import FEWEST_NUMBERS, left_out_vector
 from swiftlet.errors import CollectionError, shown
 from swiftlet.extras import extra
 
 PARQUET, ARROW, CSV = ".parquet", ".arrow", ".csv"
 TABLE_SUFFIXES = (PARQUET, ARROW, CSV)
 _SAVED, _SPLITS = "state.json", "dataset_dict.json"
+EXPORT = b"swiftlet"
+"""The key of the metadata that `export_vectors` gives a table."""
+
+_FEWEST_NUMBERS = 2
 _ROWS_AT_ONCE = 1_000
 _NANOSECONDS = 1_000
 _ERRORS = (ValueError, OverflowError, ArithmeticError, TypeError, LookupError)
@@ -66,13 +71,64 @@ def parse_table(
     numbers = itertools.count(1)
     for file in table_files(path):
         is_arrow = file.is_dir() or file.suffix.lower() in (PARQUET, ARROW)
-        rows = _rows(file) if is_arrow else csv_rows(file, fields or Fields(), skipped.note)
+        kept = fields.metadata if fields is not None else ()
+        rows = (
+            _rows(file, kept, skipped.note)
+            if is_arrow
+            else csv_rows(file, fields or Fields(), skipped.note)
+        )
         numbered = ((number, row) for row, number in zip(rows, numbers, strict=False))
         yield from parse_records(file, numbered, parse, skipped, "row")
 
 
-def _rows(file: Path) -> Iterator[Row | LineError]:
-    return (row for batch in batches_of(file) for row in rows_of(batch, file))
+def _rows(
+    file: Path, kept: Collection[str], note: Callable[[str], None]
+) -> Iterator[Row | LineError]:
+    """The rows of a file of Parquet or Arrow, without columns of vectors that are not `kept`."""
+    left_out: list[str] | None = None
+    for batch in batches_of(file):
+        if left_out is None:
+            if EXPORT in (batch.schema.metadata or {}):
+                raise CollectionError(
+                    file,
+                    "its rows are passages with their vectors, which swiftlet export-vectors "
+                    "wrote: swiftlet adopt makes an index of them",
+                )
+            found = vector_columns(batch, FEWEST_NUMBERS)
+            left_out = [name for name in found if name not in kept]
+            for name in left_out:
+                note(left_out_vector(name))
+        yield from rows_of(batch.drop_columns(left_out), file)
+
+
+def vector_columns(batch: Any, fewest: int = _FEWEST_NUMBERS) -> list[str]:
+    """The columns of a record batch with a vector in each row.
+
+    They are lists of a fixed size, or lists of floats that have one length here.
+
+    :param fewest: The fewest numbers of a vector whose type does not have the size.
+    """
+    try:
+        names = batch.schema.names
+    except UnicodeDecodeError:  # then each row is bad
+        return []
+    columns = zip(names, batch.columns, strict=True)
+    return [name for name, column in columns if _is_vectors(column, fewest)]
+
+
+def _is_vectors(column: Any, fewest: int) -> bool:
+    from pyarrow import compute, types
+
+    kind = column.type
+    if types.is_fixed_size_list(kind):
+        value = kind.value_type
+        are_numbers = types.is_floating(value) or types.is_int8(value) or types.is_uint8(value)
+        return bool(are_numbers and kind.list_size >= _FEWEST_NUMBERS)
+    is_list = types.is_list(kind) or types.is_large_list(kind)
+    if not is_list or not types.is_floating(kind.value_type):
+        return False
+    lengths = compute.unique(compute.list_value_length(column).drop_null())
+    return len(lengths) == 1 and bool(lengths[0].as_py() >= fewest)
 
 
 def batches_of(file: Path) -> Iterator[Any]:

@@ -7,10 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from swiftlet.corpora.fields import Fields
+from swiftlet.corpora.fields import Fields, check_columns
 from swiftlet.corpora.lines import LineError, parse_lines, read_errors
 from swiftlet.corpora.records import record_of
-from swiftlet.corpora.tables import batches_of, count_rows, rows_of, table_files
+from swiftlet.corpora.tables import (
+    EXPORT,
+    batches_of,
+    count_rows,
+    rows_of,
+    table_files,
+    vector_columns,
+)
 from swiftlet.corpora.vector_sources.place import Place
 from swiftlet.corpora.vector_sources.source import (
     Pairs,
@@ -29,7 +36,6 @@ from swiftlet.types import Embeddings
 
 _FEWEST_NUMBERS = 2
 _LINES_LOOKED_AT = 100
-_ABOUT = b"swiftlet"
 
 
 def open_table(place: Place, vector_field: str | None, fields: Fields | None) -> Source:
@@ -64,10 +70,11 @@ def of_batches(
     head = next((batch for batch in batches() if batch.num_rows), None)
     if head is None:
         raise CollectionError(name, "there is no vector")
+    check_columns(name, head.schema.names)
     column = chosen(name, "column", vector_columns(head), vector_field)
     filled = head[column].drop_null()
     dim = checked_dim(name, len(filled[0]) if len(filled) else 0)
-    about = json.loads((head.schema.metadata or {}).get(_ABOUT, b"{}"))
+    about = json.loads((head.schema.metadata or {}).get(EXPORT, b"{}"))
 
     def read(first: int) -> Iterator[VectorBlock]:
         start = 0
@@ -133,31 +140,6 @@ def named(name: str, number: int, record: dict[str, Any], fields: Fields | None)
         return record if fields is None else fields.of(record)
     except LineError as error:
         raise bad_row(name, number, f"{error}") from error
-
-
-def vector_columns(batch: Any) -> list[str]:
-    """The columns of a record batch with lists of numbers of one length."""
-    return [
-        name
-        for name, column in zip(batch.schema.names, batch.columns, strict=True)
-        if _is_vectors(column)
-    ]
-
-
-def _is_vectors(column: Any) -> bool:
-    from pyarrow import compute, types
-
-    kind = column.type
-    if types.is_fixed_size_list(kind):
-        value = kind.value_type
-        are_numbers = types.is_floating(value) or types.is_int8(value) or types.is_uint8(value)
-        return bool(are_numbers and kind.list_size >= _FEWEST_NUMBERS)
-    if not (types.is_list(kind) or types.is_large_list(kind)) or not types.is_floating(
-        kind.value_type
-    ):
-        return False
-    lengths = compute.unique(compute.list_value_length(column).drop_null())
-    return len(lengths) == 1 and bool(lengths[0].as_py() >= _FEWEST_NUMBERS)
 
 
 def _embeddings(name: str, column: Any, first: int, dim: int) -> Embeddings:
