@@ -23,6 +23,12 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
             fields["filter"] = known if isinstance(chosen, dict) else json.dumps(known)
         if "ids" in fields:  # either ids or a filter
             fields.pop("filter", None)
+        # There is a query, or an embedding with as many numbers as those of the index.
+        several = case.path == "/search/batch"
+        searches = case.method == "POST" and (several or case.path == "/search")
+        if searches and case.meta.generation.mode.is_positive:
+            fields.pop("embeddings" if several else "embedding", None)
+            fields.setdefault(*(("queries", ["bread"]) if several else ("query", "bread")))
         # A cursor comes from an answer, and groups have no pages.
         fields.pop("cursor", None)
         if fields.get("group_by") is not None:

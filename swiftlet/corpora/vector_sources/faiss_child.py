@@ -32,8 +32,8 @@ def read(path: Path) -> Any:
     index = faiss.read_index(
         str(path), faiss.IO_FLAG_MMAP_IFC | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE
     )
-    if (lists := faiss.try_extract_index_ivf(index)) is not None:
-        lists = faiss.downcast_index(lists)
+    lists = faiss.try_extract_index_ivf(index)
+    lists = lists and faiss.downcast_index(lists)
     if isinstance(lists, faiss.IndexIVFPQFastScan) and lists.fine_quantizer is None:
         lists.fine_quantizer = lists.pq  # FAISS 1.15 forgets it, and ends where it is needed
     return index
