@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from swiftlet.corpora.csv_rows import Row, csv_rows
 from swiftlet.corpora.fields import Fields, check_columns
 from swiftlet.corpora.lines import (
@@ -27,7 +29,6 @@ _SAVED, _SPLITS = "state.json", "dataset_dict.json"
 EXPORT = b"swiftlet"
 """The key of the metadata that `export_vectors` gives a table."""
 
-_FEWEST_NUMBERS = 2
 _ROWS_AT_ONCE = 1_000
 _NANOSECONDS = 1_000
 _ERRORS = (ValueError, OverflowError, ArithmeticError, TypeError, LookupError)
@@ -94,41 +95,47 @@ def _rows(
                     "its rows are passages with their vectors, which swiftlet export-vectors "
                     "wrote: swiftlet adopt makes an index of them",
                 )
-            found = vector_columns(batch, FEWEST_NUMBERS)
+            found = vector_columns(batch, FEWEST_NUMBERS, share=1.0)
             left_out = [name for name in found if name not in kept]
             for name in left_out:
                 note(left_out_vector(name))
         yield from rows_of(batch.drop_columns(left_out), file)
 
 
-def vector_columns(batch: Any, fewest: int = _FEWEST_NUMBERS) -> list[str]:
-    """The columns of a record batch with a vector in each row.
+def vector_columns(batch: Any, fewest: int = 2, share: float = 0.5) -> dict[str, int]:
+    """The columns of a record batch with a vector in each row, and the width of each.
 
-    They are lists of a fixed size, or lists of floats that have one length here.
+    They are lists of a fixed size, or lists of floats of which enough have one length.
 
     :param fewest: The fewest numbers of a vector whose type does not have the size.
+    :param share: How many of such lists must have one length.
     """
     try:
         names = batch.schema.names
     except UnicodeDecodeError:  # then each row is bad
-        return []
+        return {}
     columns = zip(names, batch.columns, strict=True)
-    return [name for name, column in columns if _is_vectors(column, fewest)]
+    widths = {name: _width_of(column, fewest, share) for name, column in columns}
+    return {name: width for name, width in widths.items() if width}
 
 
-def _is_vectors(column: Any, fewest: int) -> bool:
+def _width_of(column: Any, fewest: int, share: float) -> int:
     from pyarrow import compute, types
 
     kind = column.type
     if types.is_fixed_size_list(kind):
         value = kind.value_type
         are_numbers = types.is_floating(value) or types.is_int8(value) or types.is_uint8(value)
-        return bool(are_numbers and kind.list_size >= _FEWEST_NUMBERS)
+        return int(kind.list_size) if are_numbers else 0
     is_list = types.is_list(kind) or types.is_large_list(kind)
     if not is_list or not types.is_floating(kind.value_type):
-        return False
-    lengths = compute.unique(compute.list_value_length(column).drop_null())
-    return len(lengths) == 1 and bool(lengths[0].as_py() >= fewest)
+        return 0
+    lengths = compute.list_value_length(column.drop_null()).to_numpy(zero_copy_only=False)
+    if not len(lengths):
+        return 0
+    found, counts = np.unique(lengths, return_counts=True)
+    width = int(found[counts.argmax()])
+    return width if width >= fewest and counts.max() >= share * len(lengths) else 0
 
 
 def batches_of(file: Path) -> Iterator[Any]:

@@ -1,6 +1,7 @@
 """Tables with a column of vectors: Parquet, Arrow, saved datasets, and lines of JSON."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
 from typing import Any
@@ -30,7 +31,7 @@ from swiftlet.corpora.vector_sources.source import (
     of_pairs,
     wrong_width,
 )
-from swiftlet.corpora.vectors import Metric, VectorBlock
+from swiftlet.corpora.vectors import VectorBlock
 from swiftlet.errors import CollectionError
 from swiftlet.types import Embeddings
 
@@ -61,7 +62,6 @@ def of_batches(
     num_rows: int,
     vector_field: str | None,
     fields: Fields | None,
-    metric: Metric | None = None,
 ) -> Source:
     """The rows of record batches of Arrow.
 
@@ -71,9 +71,9 @@ def of_batches(
     if head is None:
         raise CollectionError(name, "there is no vector")
     check_columns(name, head.schema.names)
-    column = chosen(name, "column", vector_columns(head), vector_field)
-    filled = head[column].drop_null()
-    dim = checked_dim(name, len(filled[0]) if len(filled) else 0)
+    widths = vector_columns(head)
+    column = chosen(name, "column", [*widths], vector_field)
+    dim = checked_dim(name, widths[column])
     about = json.loads((head.schema.metadata or {}).get(EXPORT, b"{}"))
 
     def read(first: int) -> Iterator[VectorBlock]:
@@ -88,7 +88,7 @@ def of_batches(
                 start = row
             start += batch.num_rows
 
-    return Source(name, dim, about.get("metric", metric), num_rows, read)
+    return Source(name, dim, about.get("metric"), num_rows, read)
 
 
 def open_lines(place: Place, vector_field: str | None, fields: Fields | None) -> Source:
@@ -112,23 +112,30 @@ def open_lines(place: Place, vector_field: str | None, fields: Fields | None) ->
 
 
 def chosen_field(name: str, records: Iterable[Mapping[str, Any]], vector_field: str | None) -> str:
-    """The field of records with the vectors: a list of numbers, of one length in all records.
+    """The field of records with the vectors: a list of numbers, mostly of one length.
 
     :raises CollectionError: As `chosen`.
     """
-    widths: dict[str, set[int]] = {}
+    widths: dict[str, Counter[int]] = {}
     for record in records:
         for field, value in record.items():
-            is_vector = (
-                isinstance(value, list)
-                and len(value) >= _FEWEST_NUMBERS
-                and all(type(each) in (int, float) for each in value)
-            )
-            widths.setdefault(field, set()).add(len(value) if is_vector else 0)
+            widths.setdefault(field, Counter())[_width(value)] += 1
     if vector_field in widths:
         return vector_field
-    candidates = [field for field, found in widths.items() if len(found) == 1 and 0 not in found]
+    commonest = {field: found.most_common(1)[0] for field, found in widths.items()}
+    candidates = [
+        field
+        for field, (width, count) in commonest.items()
+        if width >= _FEWEST_NUMBERS and 2 * count >= widths[field].total()
+    ]
     return chosen(name, "field", candidates, vector_field)
+
+
+def _width(value: object) -> int:
+    """The numbers of a list; 0 for anything else."""
+    if not isinstance(value, list) or not {type(each) for each in value} <= {int, float}:
+        return 0
+    return len(value)
 
 
 def named(name: str, number: int, record: dict[str, Any], fields: Fields | None) -> Row:
