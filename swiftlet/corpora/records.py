@@ -3,7 +3,7 @@
 import json
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import date, time
 from decimal import Decimal
@@ -25,6 +25,9 @@ EMBEDDING = "embedding"
 
 LONGEST_METADATA = 1 << 20
 """The most characters of a document's metadata, as JSON; each hit of an answer has them."""
+
+FEWEST_NUMBERS = 32
+"""From this many numbers on, at least one of them with a point, a list is taken for a vector."""
 
 _DEEPEST_NESTING = 64
 _LONGEST_NUMBER = 4_300
@@ -110,6 +113,37 @@ def document_from_row(row: object, fields: Fields | None = None) -> Document:
             f"the document {shown(document.document_id)} holds half of a surrogate pair"
         )
     return document
+
+
+def without_vectors(
+    documents: Iterable[Document], kept: Collection[str], note: Callable[[str], None]
+) -> Iterator[Document]:
+    """The documents, whose metadata lose each vector that is not `kept`: hits would show it.
+
+    :param note: Takes a sentence about each field that is left out.
+    """
+    noted = set[str]()
+    for document in documents:
+        metadata = document.metadata
+        if found := {name for name in metadata if _is_vector(metadata[name])}.difference(kept):
+            for name in sorted(found - noted):
+                note(left_out_vector(name))
+            noted |= found
+            rest = {name: value for name, value in metadata.items() if name not in found}
+            document = replace(document, metadata=rest)  # noqa: PLW2901
+        yield document
+
+
+def left_out_vector(name: str) -> str:
+    """The sentence about a field with vectors."""
+    return f"{shown(name)} is left out: it has vectors, which swiftlet adopt takes, not metadata"
+
+
+def _is_vector(value: object) -> bool:
+    if not isinstance(value, list | tuple) or len(value) < FEWEST_NUMBERS:
+        return False
+    kinds = {type(each) for each in value}
+    return float in kinds and kinds <= {int, float}
 
 
 def query_from_json(line: str) -> Query:
