@@ -31,18 +31,16 @@ class SystemUnderTest:
 
 
 def systems_under_test(
-    options: argparse.Namespace, cores: Sequence[int], *, cached: bool
+    options: argparse.Namespace, cores: Sequence[int]
 ) -> Iterator[SystemUnderTest]:
     """The systems that `options` name; without any, the demo's index, which is built if needed.
 
     :param cores: The cores of a service.
-    :param cached: Whether the load asks popular queries, for which an embedding cache is wanted.
     :raises LoadTestError: When an index, a setting or a service is not of the form expected.
     """
     settings = dict(_split(setting, "--setting", "NAME=VALUE") for setting in options.setting)
-    if not cached:
-        # After the last query they repeat, and a cache would hide the encoder's time.
-        settings.setdefault(CACHE_SETTING, "0")
+    # After the last query they repeat, and a cache would hide the encoder's time.
+    settings.setdefault(CACHE_SETTING, "0")
     named = [_split(other, "--service", "NAME=COMMAND") for other in options.service]
     indexes = [_named_index(index) for index in options.index]
     for index, _ in indexes:

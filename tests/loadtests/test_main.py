@@ -134,7 +134,7 @@ def test_each_service_is_asked_at_the_rates_around_its_own_saturation(
         (["--duration", "0"], "argument --duration: '0' is given; a number from 1 to 3600 is"),
         (["--queries", "/nowhere"], "/nowhere: cannot be read: No such file"),
         (["--queries", "{empty}"], "{empty}: the file is empty"),
-        (["--single", "0"], "--single, --batch and --cached are all 0; one must be above"),
+        (["--single", "0"], "--single and --batch are both 0; one must be above"),
         (["--index", "/nowhere"], "/nowhere is not a directory"),
         (["--service", "plain"], "--service 'plain' is given; NAME=COMMAND is expected"),
         (["--service", "x=  "], "the command '  ' is blank; at least 1 word is expected"),
