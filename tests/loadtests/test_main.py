@@ -140,7 +140,7 @@ def test_each_service_is_asked_at_the_rates_around_its_own_saturation(
         (["--service", "x=  "], "the command '  ' is blank; at least 1 word is expected"),
         (["--service", "x=a 'b"], 'the command "a \'b" cannot be parsed: No closing quotation'),
         (["--service", "x|y=true"], "the name 'x|y' is given; letters or digits, and no '|', are"),
-        (["--service", "a b=true", "--service", "a-b=true"], "two of the services have the same"),
+        (["--service", "a=true", "--service", "a=true"], "two of the services have the same"),
         (["--encoder", "a", "--encoder", "a"], "two of the services have the same name: "),
         (["--index", "{encoder}"], "{encoder} is of kind 'encoder', but 'index' is needed"),
         (["--setting", "THREADS"], "--setting 'THREADS' is given; NAME=VALUE is expected"),
