@@ -32,8 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         machine = describe_machine(PACKAGES, threads="one for each core of a service")
         os.sched_setaffinity(0, plan.generator_cores)
         command = "python -m loadtests " + shlex.join(given)
-        cached = bool(plan.mix.cached)
-        for system in systems_under_test(options, plan.service_cores, cached=cached):
+        for system in systems_under_test(options, plan.service_cores):
             measurements.append(measure(system, plan))
             # After each service, so that the figures are kept if the next one fails.
             with held_back():
