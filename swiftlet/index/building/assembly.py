@@ -178,7 +178,8 @@ class Assembly:
         """Fill and tune the index; its recall against exact search on other sample queries."""
         size = len(embeddings)
         self.progress.begin("Adding embeddings", size)
-        index.reserve(size)
+        if index.size < size:  # a mapped index is full
+            index.reserve(size)
         for start in range(index.size, size, _ADDED_ROWS):
             block = np.ascontiguousarray(embeddings[start : start + _ADDED_ROWS])
             index.add(block, threads=self.threads)
