@@ -140,19 +140,25 @@ def test_a_hybrid_search_fuses_scores_on_the_scale_of_cosines(
     assert len(by_ranks) == 5
 
 
+@pytest.mark.parametrize("merged", [False, True])
 def test_changes_are_found_by_the_metric(
-    index: Path, tmp_path: Path, kind: str, vectors: Embeddings, searcher: Searcher
+    index: Path, tmp_path: Path, kind: str, vectors: Embeddings, searcher: Searcher, *, merged: bool
 ) -> None:
     changed = shutil.copytree(index, tmp_path / "index")
-    put = RANDOM.normal(size=(2, DIM)).astype(np.float32)
+    put = np.random.default_rng(5).normal(size=(2, DIM)).astype(np.float32)
     if KINDS[kind]["normalised"]:
         put /= np.linalg.norm(put, axis=1, keepdims=True)
     document = Document("new", "one two", "New", {"topic": "bread"})
     with swiftlet.write(changed) as writer:
         writer.append([Change(0, "new", document, ((0, 3), (4, 7)), put)], read_manifest(changed))
         writer.delete(["bread-1"])
+        if merged:
+            assert writer.compact()
     owners = [*owners_of(searcher), "new", "new"]
     rows = np.concatenate((vectors, put))
+    before, after = (read_manifest(each) for each in (index, changed))
+    assert (after.metric, after.normalised) == (before.metric, before.normalised)
+    assert after.details.get("dense_scale") == before.details.get("dense_scale")
     with swiftlet.open(changed) as opened:
         for place in PLACES:
             for filter_, allowed in (
