@@ -314,7 +314,7 @@ BLOCKS = st.recursive(
 @pytest.mark.parametrize(
     "note",
     [
-        '<aside class="footnote-list brackets"><aside class="footnote" role="note">A.</aside></aside>',
+        '<aside class="footnote-list"><aside class="footnote" role="note">A.</aside></aside>',
         '<aside role="doc-footnote">A.</aside>', '<aside role=note><p>A.</aside>',
         '<aside class="admonition warning">A.</aside>', '<aside class="callout">A.</aside>',
     ],
