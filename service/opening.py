@@ -73,8 +73,11 @@ def _opened(settings: Settings) -> Searcher:
 
 def warm_up(searcher: Searcher) -> None:
     """Run a few searches, so that no client waits for first-time allocations."""
-    for query in _WARM_UP_QUERIES:
-        searcher.search(query)
+    if searcher.mode_of(None) == "lexical" or searcher.has_encoder:
+        for query in _WARM_UP_QUERIES:
+            searcher.search(query)
+    if not searcher.has_encoder:
+        searcher.search(embedding=[1.0] * searcher.index_manifest.dim)
 
 
 def _check_not_replaced(directory: Path, opened: Manifest) -> None:

@@ -35,7 +35,7 @@ def memory_limit(cgroup: Path = _CGROUP) -> int | None:
 
 def check_memory_limit(
     index: Path | None,
-    encoder: Place,
+    encoder: Place | None,
     *,
     threads: int,
     cache_bytes: int,
@@ -88,7 +88,7 @@ def check_bytes(needed: int, limit_bytes: int | None, purpose: str) -> None:
         )
 
 
-def _encoding_bytes(encoder: Place) -> int:
+def _encoding_bytes(encoder: Place | None) -> int:
     """What a process with this encoder takes; of a function, nothing is known."""
     found = encoder.glob("*.onnx") if isinstance(encoder, Path) else ()
     models = [path.stat().st_size for path in found]

@@ -249,7 +249,8 @@ async def _find_each(
         try:
             loaded.searcher.embedding_of(search)
         except RequestConflictError as error:
-            field = error.field if len(searches) == 1 else f"{error.field}s[{number}]"
+            several = {"query": "queries", "embedding": "embeddings"}[error.field]
+            field = error.field if len(searches) == 1 else f"{several}[{number}]"
             raise InvalidRequestError(field, f"{error}") from error
     if asked.highlight == "sentence":
         wanted = len(searches) * asked.top_k
@@ -295,6 +296,7 @@ def _find_on_thread(loaded: LoadedIndex, deadline: float, asked: SearchRequest) 
         found = loaded.searcher.search(asked, deadline=deadline, cache=loaded.cache)
         hits, num_reranked = found.hits, found.num_reranked
     is_uncached = loaded.cache is None or asked.mode == "lexical" or asked.embedding is not None
+    is_uncached = is_uncached or not loaded.searcher.has_encoder
     return _Found(
         _written(hits, asked),
         groups,

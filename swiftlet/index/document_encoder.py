@@ -1,7 +1,7 @@
 """The document encoder of an index, as its manifest remembers it."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,11 @@ from swiftlet.encoders.function import SAME_COSINE, FunctionEncoder
 from swiftlet.encoders.opening import EncoderFunction, Place, open_encoder, remembered_place
 from swiftlet.errors import ArtefactError
 from swiftlet.manifest import read_manifest
+
+
+class MissingEncoderError(ArtefactError):
+    """An index was made of vectors, and no encoder is known."""
+
 
 PLACE = "encoder_place"
 """The detail with the directory, the function or the address of an encoder that does not ship."""
@@ -28,9 +33,16 @@ def document_encoder_of(details: Mapping[str, Any]) -> Place:
     """The document encoder of an index: where it was at the build, or else one that ships.
 
     :param details: Those of the index's manifest.
+    :raises MissingEncoderError: When the index was made of vectors alone.
     :raises ArtefactError: When it is no longer there, or a function: an index may come from others,
         and runs no code of theirs.
     """
+    if not (details["encoder"] or details["encoder_fingerprint"] or PLACE in details):
+        raise MissingEncoderError(
+            "the index was made of vectors without an encoder, so no text of a document can be "
+            "encoded: name the encoder that made them with --encoder (in the service by "
+            "SWIFTLET_DOCUMENT_ENCODER)"
+        )
     if PLACE not in details:
         wanted = details["encoder_fingerprint"]
         shipped = sorted(each.parent for each in SHIPPED.glob("*/manifest.json"))
@@ -56,19 +68,26 @@ def document_encoder_of(details: Mapping[str, Any]) -> Place:
 
 
 def load_document_encoder(
-    details: Mapping[str, Any], place: Place | None = None, *, made: str = "the index was built"
+    details: Mapping[str, Any],
+    place: Place | None = None,
+    *,
+    made: str = "the index was built",
+    trial: Callable[[ModelEncoder], ModelEncoder] | None = None,
 ) -> ModelEncoder:
     """The document encoder that passages were encoded by.
 
     :param details: Of the manifest of an index, or of the corpus.
     :param place: The encoder; None takes the one that the details name.
     :param made: How a message calls the encoding.
+    :param trial: Accepts or refuses the encoder of an index that was made of vectors alone.
     :raises ArtefactError: When the encoder is damaged, is not there, or is another one.
     """
     place = place or document_encoder_of(details)
     is_directory = isinstance(place, Path)
     precision = details["precision"] if is_directory else None
     encoder = open_encoder(place, "passage", precision=precision)
+    if trial is not None and not details["encoder_fingerprint"]:
+        return trial(encoder).reading("passage")
     cosines = None
     if isinstance(encoder, FunctionEncoder):
         encoder, cosines = encoder.known_as(details), encoder.cosines(details)

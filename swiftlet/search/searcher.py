@@ -13,8 +13,8 @@ import numpy as np
 from swiftlet.address import Address
 from swiftlet.arguments import made, number
 from swiftlet.deadline import due_at
-from swiftlet.encoders.encoder import Encoder, Precision
-from swiftlet.encoders.function import FunctionEncoder
+from swiftlet.encoders.encoder import Encoder, ModelEncoder, Precision
+from swiftlet.encoders.missing import NO_ENCODER, MissingEncoder
 from swiftlet.encoders.opening import Place, open_encoder
 from swiftlet.encoders.reranker import Reranker
 from swiftlet.errors import (
@@ -23,11 +23,13 @@ from swiftlet.errors import (
     InvalidArgumentError,
     RetrievalError,
 )
+from swiftlet.index import acceptance
 from swiftlet.index.columns.columns import Value
 from swiftlet.index.columns.filters import Every, Filter, parse_filter
 from swiftlet.index.directory import IndexDirectory
 from swiftlet.index.parts import IndexSource, SearchParts
 from swiftlet.index.server import server_at
+from swiftlet.index.vectors.dense_scale import DenseScale, dense_scale_of
 from swiftlet.manifest import Manifest, check_embedding_spaces, read_manifest
 from swiftlet.search.groups import GroupedResult, KeptEmbeddings, find_groups
 from swiftlet.search.request import (
@@ -72,21 +74,27 @@ class Searcher:
     encoder: Encoder
     index_manifest: Manifest
     _generation: Generation
+    _scale: DenseScale | None
 
     problem = ""
     """Why searches would find nothing or something wrong now, if `refresh` has found that out."""
 
     def __init__(
-        self, source: IndexSource, encoder_manifest: Manifest, reranker: Reranker | None = None
+        self,
+        source: IndexSource,
+        encoder_manifest: Manifest,
+        reranker: Reranker | None = None,
+        accepted: str = "",
     ) -> None:
         """Search the index that `source` gives, which has its encoder.
 
         :param reranker: What searches with `rerank` are re-ranked by.
+        :param accepted: The embedding space that the encoder was found to be of, by a trial.
         :raises CorruptIndexError: When the parts of the index do not belong together.
         :raises EmbeddingSpaceMismatch: When encoder and index are of different embedding spaces.
         """
         self.encoder_manifest = encoder_manifest
-        self.reranker = reranker
+        self.reranker, self._accepted = reranker, accepted
         self._stages = STAGES
         self.stage_names = tuple(stage.name for stage in self._stages)
         """In the order of `SearchResult.stage_seconds`."""
@@ -100,13 +108,15 @@ class Searcher:
     def open(
         cls,
         index: Path | Address,
-        encoder_place: Place,
+        encoder_place: Place | None,
         *,
         precision: Precision | None = None,
         reranker: Reranker | None = None,
         readers: int = 1,
     ) -> "Searcher":
         """Open an index with the query encoder at a place; verifies every file of both.
+
+        Without one, texts are searched by their words alone.
 
         :param index: A directory, or the address of an index on a server.
         :param reranker: What searches with `rerank` are re-ranked by.
@@ -117,23 +127,26 @@ class Searcher:
         :raises IndexServerError: When the server of an address does not answer.
         :raises InvalidArgumentError: When there is no such collection.
         """
+        of_encoder = None
         if isinstance(encoder_place, Path):
             of_encoder = read_manifest(encoder_place, "encoder")
-            if isinstance(index, Path):  # the quick check comes first
-                check_embedding_spaces(of_encoder, read_manifest(index, "index"))
-        encoder = open_encoder(encoder_place, "query", precision=precision)
-        if isinstance(encoder, FunctionEncoder):
-            if isinstance(index, Path):
-                manifest = read_manifest(index, "index")
-            else:
-                manifest = server_at(index).manifest(index)
-            encoder = encoder.known_as(manifest.details)
+        if isinstance(index, Path):
+            manifest = read_manifest(index, "index")
+        else:
+            manifest = server_at(index).manifest(index)
+        if of_encoder is not None and (of_encoder.vectors > 1 or of_encoder.dim != manifest.dim):
+            check_embedding_spaces(of_encoder, manifest)  # the quick check comes first
+        encoder: ModelEncoder | MissingEncoder = MissingEncoder(manifest)
+        if encoder_place is not None:
+            encoder = open_encoder(encoder_place, "query", precision=precision)
+            directory = index if isinstance(index, Path) else None
+            encoder = acceptance.of_index(encoder, directory, manifest)
         source: IndexSource
         if isinstance(index, Path):
             source = IndexDirectory(index, encoder, readers=readers)
         else:
             source = server_at(index).source(index, encoder)
-        searcher = cls(source, encoder.manifest, reranker)
+        searcher = cls(source, encoder.manifest, reranker, encoder.embedding_space)
         searcher.place = index
         return searcher
 
@@ -165,14 +178,16 @@ class Searcher:
         """Answer with `parts` from now on; of a base that is served already, nothing is checked."""
         fields: dict[str, Any] = {}
         if manifest is not self._checked:
-            check_embedding_spaces(self.encoder_manifest, manifest)
+            if manifest.embedding_space != self._accepted:
+                check_embedding_spaces(self.encoder_manifest, manifest)
             parts.check()
             weight = manifest.details.get("weight", DEFAULT_WEIGHT)
             facets = manifest.details.get("facets", ()) if parts.counts_values else ()
             fields = {
                 "weight": number("weight", weight, least=0, most=1),
-                "modes": MODES if parts.lexical is not None else ("dense",),
+                "modes": self._modes(parts),
                 "facet_fields": tuple(facets),
+                "_scale": dense_scale_of(manifest),
                 "encoder": parts.encoder,
                 "index_manifest": manifest,
                 "_checked": manifest,
@@ -181,6 +196,17 @@ class Searcher:
         fields["_generation"] = Generation(generation, parts, self._stages)
         fields["_behind"] = False
         vars(self).update(fields)  # when nothing can fail any more
+
+    def _modes(self, parts: SearchParts) -> tuple[Mode, ...]:
+        if parts.lexical is None:
+            return ("dense",)
+        by_words_first: tuple[Mode, ...] = ("lexical", "hybrid", "dense")
+        return by_words_first if isinstance(parts.encoder, MissingEncoder) else MODES
+
+    @property
+    def has_encoder(self) -> bool:
+        """Whether a text can become an embedding."""
+        return not isinstance(self.encoder, MissingEncoder)
 
     @property
     def seconds_between_looks(self) -> float:
@@ -291,10 +317,10 @@ class Searcher:
     def ranking(self, request: SearchRequest) -> str:
         """The JSON of what decides which documents a request finds, and in which order."""
         weight = self.weight if request.weight is None else request.weight
-        return request.ranking(self.mode_of(request.mode), weight)
+        return request.ranking(self._mode_of(request), weight)
 
     def mode_of(self, asked: Mode | None) -> Mode:
-        """The mode of a search that asks for one, or leaves it to the index.
+        """The mode of a search for a text that asks for one, or leaves it to the index.
 
         :raises InvalidArgumentError: When the index cannot be searched in it.
         """
@@ -305,12 +331,20 @@ class Searcher:
             )
         return asked or self.modes[0]
 
+    def _mode_of(self, request: SearchRequest) -> Mode:
+        if request.mode is None and request.embedding is not None and "hybrid" in self.modes:
+            return "hybrid"
+        return self.mode_of(request.mode)
+
     def embedding_of(self, request: SearchRequest) -> Embeddings | None:
         """The embedding (dim,) that a request gives, as the index compares it.
 
-        :raises RequestConflictError: When it is of another width than the index's.
+        :raises RequestConflictError: When it is of another width than the index's, or there is
+            neither an embedding nor an encoder.
         """
         if request.embedding is None:
+            if not self.has_encoder and self._mode_of(request) != "lexical":
+                raise RequestConflictError("query", NO_ENCODER)
             return None
         manifest = self.index_manifest
         if len(request.embedding) != manifest.dim:
@@ -328,7 +362,7 @@ class Searcher:
     def _search(
         self, request: SearchRequest, deadline: float, cache: EmbeddingCache | None
     ) -> SearchResult:
-        mode, embedding = self.mode_of(request.mode), self.embedding_of(request)
+        mode, embedding = self._mode_of(request), self.embedding_of(request)
         if request.highlight == "words" and "lexical" not in self.modes:
             raise InvalidArgumentError(
                 "highlight is 'words', but the index has no words: build it again with a language, "
@@ -358,6 +392,7 @@ class Searcher:
                 num_wanted=request.offset + request.top_k,
                 depth=depth,
                 reranking=reranking,
+                scale=self._scale,
             )
             if embedding is not None:
                 search.embedding = embedding

@@ -1,6 +1,6 @@
 """Vectors that were made elsewhere: one module for each kind of place that has them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,45 @@ from swiftlet.corpora.lines import COMPRESSED_SUFFIXES, read_errors
 from swiftlet.corpora.rows import Corpus
 from swiftlet.corpora.tables import ARROW, PARQUET, is_saved_dataset
 from swiftlet.corpora.vector_sources.arrays import ARRAY_SUFFIXES, of_array, open_arrays
+from swiftlet.corpora.vector_sources.chroma import is_chroma, open_chroma
 from swiftlet.corpora.vector_sources.columns import open_lines, open_table
-from swiftlet.corpora.vector_sources.faiss_file import FAISS_SUFFIXES, is_faiss, open_faiss
+from swiftlet.corpora.vector_sources.elastic import open_elastic
+from swiftlet.corpora.vector_sources.faiss_file import FAISS_SUFFIXES, has_faiss_head, open_faiss
+from swiftlet.corpora.vector_sources.lance import is_lance, open_lance
+from swiftlet.corpora.vector_sources.milvus import open_milvus
 from swiftlet.corpora.vector_sources.pairing import with_ids, with_texts
+from swiftlet.corpora.vector_sources.pgvector import open_pgvector
+from swiftlet.corpora.vector_sources.place import Place, parse_place
+from swiftlet.corpora.vector_sources.qdrant import is_qdrant, open_qdrant
 from swiftlet.corpora.vector_sources.source import Source
+from swiftlet.corpora.vector_sources.txtai import is_txtai, open_txtai
 from swiftlet.errors import CollectionError
 
-LINES = (".jsonl", ".ndjson")
+Reader = Callable[[Place, str | None, Fields | None], Source]
+
+_PICKLE = "index.pkl"
+_SERVERS: dict[str, Reader] = {
+    "elasticsearch": open_elastic,
+    "milvus": open_milvus,
+    "opensearch": open_elastic,
+    "postgresql": open_pgvector,
+    "qdrant": open_qdrant,
+}
+_FILES: dict[str, Reader] = {
+    **dict.fromkeys(ARRAY_SUFFIXES, open_arrays),
+    **dict.fromkeys((PARQUET, ARROW), open_table),
+    **dict.fromkeys((".jsonl", ".ndjson"), open_lines),
+    ".db": open_milvus,
+}
+_FOLDERS: list[tuple[Callable[[Path], bool], Reader]] = [
+    (is_saved_dataset, open_table),
+    (is_chroma, open_chroma),
+    (is_lance, open_lance),
+    (is_qdrant, open_qdrant),
+    (is_txtai, open_txtai),
+]
+
+_ENDINGS = ", ".join(sorted({*_FILES, *FAISS_SUFFIXES}))
 
 
 def open_vectors(
@@ -47,32 +79,41 @@ def open_vectors(
     if isinstance(place, np.ndarray):
         source = of_array(place, "the array")
     else:
-        source = _open(path_of("place", place), vector_field, own_fields)
+        source = _open(parse_place(place), vector_field, own_fields)
     if ids is not None:
         is_path = not isinstance(ids, Sequence) or isinstance(ids, str)
         source = with_ids(source, path_of("ids", ids) if is_path else ids)  # type: ignore[arg-type]
     return source if texts is None else with_texts(source, texts, fields)
 
 
-def _open(path: Path, vector_field: str | None, fields: Fields | None) -> Source:
+def _open(place: Place, vector_field: str | None, fields: Fields | None) -> Source:
+    if place.scheme:
+        read = _SERVERS.get(place.scheme)
+        expected = f"one of {', '.join(f'{each}://' for each in _SERVERS)}"
+    else:
+        read, expected = _reader_of(place.folder)
+    if read is None:
+        raise CollectionError(place.name, f"no vectors are recognised: {expected} is expected")
+    return read(place, vector_field, fields)
+
+
+def _reader_of(path: Path) -> tuple[Reader | None, str]:
+    """What reads a file or folder, and what it should be."""
     with read_errors(path):
         if not path.exists():
             raise CollectionError(path, "there is no such file or folder")
-        is_folder = path.is_dir()
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    kept = [suffix for suffix in suffixes[-2:] if suffix not in COMPRESSED_SUFFIXES]
-    suffix = kept[-1] if kept else ""
-    if suffix in ARRAY_SUFFIXES:
-        return open_arrays(path, vector_field)
-    if suffix in (PARQUET, ARROW) or (is_folder and is_saved_dataset(path)):
-        return open_table(path, vector_field, fields)
-    if suffix in LINES:
-        return open_lines(path, vector_field, fields)
-    if not is_folder:
-        with read_errors(path), path.open("rb") as file:
-            if is_faiss(file.read(4)) or suffix in FAISS_SUFFIXES:
-                return open_faiss(path)
-    kinds = ", ".join((*ARRAY_SUFFIXES, PARQUET, ARROW, *LINES, *FAISS_SUFFIXES))
-    raise CollectionError(
-        path, f"no vectors are recognised: {kinds} or a saved dataset is expected"
-    )
+        if (path / _PICKLE).is_file():
+            raise CollectionError(
+                path,
+                f"{_PICKLE} is a pickle, which may run any program when it is read: adopt "
+                f"{path / 'index.faiss'} with the texts in its order, as docs/coming-from.md shows",
+            )
+        suffixes = [suffix.lower() for suffix in path.suffixes]
+        kept = [suffix for suffix in suffixes[-2:] if suffix not in COMPRESSED_SUFFIXES]
+        if kept and kept[-1] in _FILES:
+            return _FILES[kept[-1]], ""
+        if path.is_dir():
+            read = next((read for is_kind, read in _FOLDERS if is_kind(path)), None)
+            return read, "a saved dataset, or a folder of Chroma, LanceDB, Qdrant or txtai"
+        is_faiss = path.suffix.lower() in FAISS_SUFFIXES or has_faiss_head(path)
+        return open_faiss if is_faiss else None, f"a file that ends in {_ENDINGS}"

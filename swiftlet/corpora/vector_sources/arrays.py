@@ -8,13 +8,16 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from swiftlet.corpora.fields import Fields
 from swiftlet.corpora.lines import read_errors
+from swiftlet.corpora.vector_sources.place import Place
 from swiftlet.corpora.vector_sources.source import (
     ROWS_AT_ONCE,
     Source,
     as_float32,
     bad_row,
     checked_dim,
+    chosen,
     numbered_rows,
     wrong_width,
 )
@@ -31,12 +34,13 @@ Array = NDArray[Any]
 _ERRORS = (ValueError, TypeError, SyntaxError, OverflowError, MemoryError, zipfile.BadZipFile)
 
 
-def open_arrays(path: Path, vector_field: str | None) -> Source:
+def open_arrays(place: Place, vector_field: str | None, _fields: Fields | None) -> Source:
     """The vectors of a file of `ARRAY_SUFFIXES`, which is mapped or streamed.
 
     :raises CollectionError: When it has no vectors, or several arrays of them in an .npz file, of
         which `vector_field` names none.
     """
+    path = place.folder
     suffix = path.suffix.lower()
     if suffix == NPZ:
         return _of_archive(path, vector_field)
@@ -137,25 +141,3 @@ def _head(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0
     return (read if version == (1, 0) else np.lib.format.read_array_header_2_0)(file)
-
-
-def chosen(name: str, kind: str, candidates: list[str], vector_field: str | None) -> str:
-    """The one with the vectors among several columns or arrays.
-
-    :param kind: What a candidate is, in messages.
-    :raises CollectionError: When there is none, or several of which `vector_field` names none.
-    """
-    if vector_field is not None:
-        if vector_field in candidates:
-            return vector_field
-        there = f"; there are {', '.join(candidates)}" if candidates else ""
-        raise CollectionError(name, f"no {kind} of vectors is called {shown(vector_field)}{there}")
-    if not candidates:
-        raise CollectionError(name, f"there is no {kind} of vectors")
-    if len(candidates) > 1:
-        raise CollectionError(
-            name,
-            f"there are several {kind}s of vectors, {', '.join(candidates)}: --vector-field "
-            "(in Python vector_field=…) chooses one",
-        )
-    return candidates[0]

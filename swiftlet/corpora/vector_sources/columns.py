@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,13 +11,15 @@ from swiftlet.corpora.fields import Fields
 from swiftlet.corpora.lines import LineError, parse_lines, read_errors
 from swiftlet.corpora.records import record_of
 from swiftlet.corpora.tables import batches_of, count_rows, rows_of, table_files
-from swiftlet.corpora.vector_sources.arrays import chosen
+from swiftlet.corpora.vector_sources.place import Place
 from swiftlet.corpora.vector_sources.source import (
+    Pairs,
     Row,
     Source,
     as_float32,
     bad_row,
     checked_dim,
+    chosen,
     of_pairs,
     wrong_width,
 )
@@ -31,16 +32,16 @@ _LINES_LOOKED_AT = 100
 _ABOUT = b"swiftlet"
 
 
-def open_table(path: Path, vector_field: str | None, fields: Fields | None) -> Source:
+def open_table(place: Place, vector_field: str | None, fields: Fields | None) -> Source:
     """The rows of a file of Parquet or Arrow, or of a saved dataset.
 
     :raises CollectionError: When there is no column of vectors, or several of which `vector_field`
         names none.
     :raises MissingExtraError: When pyarrow is not installed.
     """
-    files = table_files(path)
+    files = table_files(place.folder)
     return of_batches(
-        f"{path}",
+        place.name,
         lambda: chain.from_iterable(batches_of(file) for file in files),
         sum(count_rows(file) for file in files),
         vector_field,
@@ -83,19 +84,19 @@ def of_batches(
     return Source(name, dim, about.get("metric", metric), num_rows, read)
 
 
-def open_lines(path: Path, vector_field: str | None, fields: Fields | None) -> Source:
+def open_lines(place: Place, vector_field: str | None, fields: Fields | None) -> Source:
     """The rows of a file of JSON lines, plain or compressed.
 
     :raises CollectionError: As `open_table`.
     """
 
     def records() -> Iterator[dict[str, Any]]:
-        return (record for _, record in parse_lines(path, record_of))
+        return (record for _, record in parse_lines(place.folder, record_of))
 
-    name = f"{path}"
+    name = place.name
     field = chosen_field(name, islice(records(), _LINES_LOOKED_AT), vector_field)
 
-    def pairs(first: int) -> Iterator[tuple[Row, Any]]:
+    def pairs(first: int) -> Pairs:
         for number, record in enumerate(islice(records(), first, None), first):
             vector = record.pop(field, None)
             yield named(name, number, record, fields), vector

@@ -33,6 +33,7 @@ def read(path: Path) -> Any:
         str(path), faiss.IO_FLAG_MMAP_IFC | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE
     )
     lists = faiss.try_extract_index_ivf(index)
+    lists = lists and faiss.downcast_index(lists)
     if isinstance(lists, faiss.IndexIVFPQFastScan) and lists.fine_quantizer is None:
         lists.fine_quantizer = lists.pq  # FAISS 1.15 forgets it, and ends where it is needed
     return index

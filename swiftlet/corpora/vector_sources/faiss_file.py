@@ -11,6 +11,8 @@ from typing import IO, Any, cast
 
 import numpy as np
 
+from swiftlet.corpora.fields import Fields
+from swiftlet.corpora.vector_sources.place import Place
 from swiftlet.corpora.vector_sources.source import (
     ROWS_AT_ONCE,
     Source,
@@ -26,12 +28,16 @@ _BINARY = b"IB"
 _CHILD = f"{Path(__file__).with_name('faiss_child.py')}"
 
 
-def is_faiss(head: bytes) -> bool:
+def has_faiss_head(path: Path) -> bool:
     """Whether a file begins as FAISS begins the files of its indexes: `IxF2`, `IHNf`, …"""
+    with path.open("rb") as file:
+        head = file.read(4)
     return head[:1] == b"I" and len(head) == 4 and head.isalnum()
 
 
-def open_faiss(path: Path) -> Source:
+def open_faiss(
+    place: Place, _vector_field: str | None = None, _fields: Fields | None = None
+) -> Source:
     """The rows of an index of FAISS, with its ids and, where its type has them, its vectors.
 
     Where the type does not give vectors back, the blocks have embeddings (n, 0).
@@ -39,6 +45,7 @@ def open_faiss(path: Path) -> Source:
     :raises CollectionError: When FAISS cannot read it, or when it is a binary index or one of bits,
         has another metric, or an id twice.
     """
+    path = place.folder
     with path.open("rb") as file:
         if file.read(2) == _BINARY:
             raise CollectionError(

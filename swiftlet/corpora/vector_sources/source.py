@@ -1,6 +1,7 @@
 """A source of vectors that is made of a function, and what all readers check of its rows."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -18,6 +19,11 @@ ROWS_AT_ONCE = 1_000
 Row = Mapping[str, Any]
 Read = Callable[[int], Iterator[VectorBlock]]
 """The blocks from a row on, counted from 0."""
+
+_WAY = "--vector-field (in Python vector_field=…)"
+
+Pairs = Generator[tuple[Row, Any], None, None]
+"""Rows, each with its vector."""
 
 WIDEST = 1 << 16
 """The most numbers of a vector."""
@@ -116,7 +122,7 @@ def as_float32(numbers: NDArray[Any]) -> Embeddings:
 
 def of_pairs(
     name: str,
-    pairs: Callable[[int], Iterator[tuple[Row, Any]]],
+    pairs: Callable[[int], Pairs],
     *,
     metric: Metric | None = None,
     num_rows: int | None = None,
@@ -125,7 +131,8 @@ def of_pairs(
 
     :raises CollectionError: When there is no first row, or it has no vector.
     """
-    first_pair = next(pairs(0), None)
+    with closing(pairs(0)) as found:
+        first_pair = next(found, None)
     if first_pair is None:
         raise CollectionError(name, "there is no vector")
     dim = checked_dim(name, len(_vector(name, 0, first_pair[1])))
@@ -150,11 +157,35 @@ def _vector(name: str, row: int, value: Any) -> Embeddings:
 
     :raises CollectionError: When the value is no list of numbers.
     """
+    if value is None:
+        raise bad_row(name, row, "it has no vector")
     try:
-        vector = as_float32(np.asarray(value))
-    except (ValueError, TypeError, OverflowError):
-        vector = np.empty(0, np.float32)
-    if vector.ndim != 1 or not len(vector):
-        has = f"there is {shown(value)}, not a list of numbers"
-        raise bad_row(name, row, "it has no vector" if value is None else has)
-    return vector
+        numbers = np.asarray(value)
+        if numbers.ndim == 1 and len(numbers) and numbers.dtype.kind in "fiu":
+            return as_float32(numbers)
+    except ValueError:  # lists of several lengths
+        pass
+    raise bad_row(name, row, f"there is {shown(value)}, not a list of numbers")
+
+
+def chosen(
+    name: str, kind: str, candidates: Sequence[str], given: str | None, way: str = _WAY
+) -> str:
+    """The one that is given among several columns, or collections; the only one needs no choice.
+
+    :param kind: What a candidate is, in messages.
+    :raises CollectionError: When there is none, or several of which none is given.
+    """
+    if given is not None:
+        if given in candidates:
+            return given
+        there = f"; there are {', '.join(candidates)}" if candidates else ""
+        raise CollectionError(name, f"no {kind} of vectors is called {shown(given)}{there}")
+    if not candidates:
+        raise CollectionError(name, f"there is no {kind} of vectors")
+    if len(candidates) > 1:
+        raise CollectionError(
+            name,
+            f"there are several {kind}s, {', '.join(candidates)}: {way} chooses one",
+        )
+    return candidates[0]

@@ -21,6 +21,7 @@ from swiftlet.index.lexical.analysis import ANALYSIS, VERSION
 from swiftlet.index.lexical.index import LEXICAL_FOLDER
 from swiftlet.index.lexical.writer import write_lexical_index
 from swiftlet.index.vectors import index_details, of_vectors
+from swiftlet.index.vectors.dense_scale import measured_scale
 from swiftlet.index.vectors.embeddings_file import EmbeddingsFile
 from swiftlet.index.vectors.tuning import (
     TARGET,
@@ -115,6 +116,8 @@ class Assembly:
                 ANALYSIS: self.analysis,
                 **details,
             }
+            if not self.space.is_cosine:  # a merge keeps it
+                details.setdefault("dense_scale", measured_scale(embeddings))
             return describe(artefact, "index", self.space, files, corpus, details)
 
     def _index_words(self, corpus: StoredCorpus, columns: Columns, artefact: Path) -> list[str]:
@@ -153,7 +156,7 @@ class Assembly:
                 return trained.index, self._details(trained, measured)
         size, dim, vectors = len(embeddings), self.space.dim, self.space.vectors
         factory = self.factory or self.engine.default_factory(size * vectors, dim)
-        index = of_vectors(self.engine.create(factory, dim), vectors)
+        index = of_vectors(self.engine.create(factory, dim, self.space.metric), vectors)
         self.progress.begin("Training the index", None)
         sample = np.random.default_rng(_SEED).choice(size, index.training_size(size), replace=False)
         taken = np.ascontiguousarray(embeddings[np.sort(sample)])
@@ -175,7 +178,8 @@ class Assembly:
         """Fill and tune the index; its recall against exact search on other sample queries."""
         size = len(embeddings)
         self.progress.begin("Adding embeddings", size)
-        index.reserve(size)
+        if index.size < size:  # a mapped index is full
+            index.reserve(size)
         for start in range(index.size, size, _ADDED_ROWS):
             block = np.ascontiguousarray(embeddings[start : start + _ADDED_ROWS])
             index.add(block, threads=self.threads)
@@ -191,7 +195,7 @@ class Assembly:
             )
         if hybrid:
             index.scores(queries[0], rows[:1])  # refused if the index does not keep its embeddings
-        nearest = exact_rows(embeddings, queries, min(100, size))
+        nearest = exact_rows(embeddings, queries, min(100, size), index.metric)
         # Neighbouring queries are of one document, so every other one is held out.
         tune(index, embeddings, queries[::2], nearest[::2])
         others, expected = queries[1::2], nearest[1::2]

@@ -39,6 +39,11 @@ class Space:
     tokenizer: Tokenizer | None = None
 
     @property
+    def is_cosine(self) -> bool:
+        """Whether scores are cosines."""
+        return self.normalised and self.metric == METRIC
+
+    @property
     def width(self) -> int:
         """How many numbers the embedding of a passage has."""
         return self.dim * self.vectors

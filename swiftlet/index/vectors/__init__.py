@@ -73,6 +73,11 @@ def open_index(directory: Path, manifest: "Manifest") -> "VectorIndex":
             f"dimensions, but its manifest says {expected:,} of {manifest.dim}: restore "
             f"{directory} from a copy, or make it again"
         )
+    if found.metric != manifest.metric:
+        raise CorruptIndexError(
+            f"{directory / engine.file_name} compares by {found.metric}, but its manifest says "
+            f"{manifest.metric}: make {directory} again"
+        )
     index = of_vectors(found, manifest.vectors)
     index.parameters = parameters
     return index

@@ -43,7 +43,8 @@ class FaissFile(FaissIndex):
 
     def __init__(self, index: Any) -> None:
         """Take FAISS's index; passage k is its row k."""
-        index = _mended(without_ids(index))
+        self._outer = index  # SWIG frees it with its last name, and what is in it
+        index = _mended(_without_ids(index))
         super().__init__(index)
         self._file: Path | None = None
         inner = _innermost(index)
@@ -184,12 +185,10 @@ class FaissFile(FaissIndex):
         return RestrictedIndex(self, np.ones(self.size, np.bool))
 
 
-def without_ids(index: Any) -> Any:
+def _without_ids(index: Any) -> Any:
     """The index below the ids that `IndexIDMap` gives its rows."""
     while isinstance(index, faiss.IndexIDMap):
-        inner = faiss.downcast_index(index.index)
-        inner.kept_by = index  # SWIG would free the outer index with its last name
-        index = inner
+        index = faiss.downcast_index(index.index)
     return index
 
 
@@ -199,6 +198,7 @@ def _mended(index: Any) -> Any:
     FAISS 1.15 then leaves a pointer of this type empty, and would end the process.
     """
     lists = faiss.try_extract_index_ivf(index)
+    lists = lists and faiss.downcast_index(lists)
     if isinstance(lists, faiss.IndexIVFPQFastScan) and lists.fine_quantizer is None:
         lists.fine_quantizer = lists.pq
     return index

@@ -16,7 +16,9 @@ from swiftlet.index.vectors.vector_index import (
     Rows,
     SearchParameters,
     VectorIndex,
+    scores_by,
 )
+from swiftlet.manifest import L2, METRIC
 from swiftlet.types import Embeddings
 
 if TYPE_CHECKING:
@@ -50,7 +52,10 @@ def nearest_rows(
     faiss.omp_set_num_threads(1)
     scores, rows = index.search(embedding[np.newaxis], wanted, params=parameters)
     found = rows[0] >= 0
-    return scores[0][found], rows[0][found]
+    best: Embeddings = scores[0][found]
+    if index.metric_type == faiss.METRIC_L2:
+        best = 0 - best  # not -0
+    return best, rows[0][found]
 
 
 def kept_parameters(index: Any, selector: Any = None) -> Callable[[int, float], Any]:
@@ -96,11 +101,12 @@ class Lists:
     sizes: NDArray[np.int64]
     of_rows: NDArray[np.int32]
     transform: Callable[[Embeddings], Embeddings]
+    metric: str = METRIC
 
     def nearest(self, embedding: Embeddings) -> Rows:
         """The numbers of all lists (l,), the nearest to a query's embedding (dim,) first."""
         query = self.transform(embedding[np.newaxis])[0]
-        return np.argsort(-np.einsum("ij,j->i", self.centroids, query))
+        return np.argsort(-scores_by(self.metric, self.centroids, query))
 
 
 def find_lists(index: Any) -> Lists | None:
@@ -116,7 +122,8 @@ def find_lists(index: Any) -> Lists | None:
         rows = index.invlists.get_ids(number)
         of_rows[faiss.rev_swig_ptr(rows, int(sizes[number]))] = number
         index.invlists.release_ids(number, rows)
-    return Lists(index.quantizer.reconstruct_n(0, index.nlist), sizes, of_rows, transform)
+    metric = L2 if index.metric_type == faiss.METRIC_L2 else METRIC
+    return Lists(index.quantizer.reconstruct_n(0, index.nlist), sizes, of_rows, transform, metric)
 
 
 def _transformed(index: Any, embeddings: Embeddings) -> Embeddings:
