@@ -127,7 +127,9 @@ def embeddings_router(service: Service) -> APIRouter:
     @router.get("/v1/models", responses=problems())
     async def models() -> ModelsAnswer:
         """The one model that `/v1/embeddings` has, as OpenAI's route of this name lists models."""
-        return ModelsAnswer(data=[ModelAnswer(id=_model(service.state.loaded))])
+        loaded = service.state.loaded
+        has_encoder = loaded.searcher.has_encoder
+        return ModelsAnswer(data=[ModelAnswer(id=_model(loaded))] if has_encoder else [])
 
     return router
 

@@ -49,6 +49,7 @@ from swiftlet.corpora.records import (
     query,
     query_from_columns,
     query_from_json,
+    without_vectors,
 )
 from swiftlet.corpora.tables import (
     ARROW,
@@ -335,13 +336,13 @@ def _documents(
             records = _unique_files(path, files, seen, skipped)
         case _Format.TEXT | _Format.FILE:
             try:
-                documents = [*read_file(path, path.parent, skipped)]
+                files = iter([*read_file(path, path.parent, skipped)])
             except CollectionError as error:
                 if alone:
                     raise
                 refuse_file(error, skipped)
                 return
-            records = _unique_files(path, documents, seen, skipped)
+            records = _unique_files(path, files, seen, skipped)
         case _Format.TABLE:
             read = partial(document_from_row, fields=fields)
             records = parse_table(path, unique(read), skipped, fields)
@@ -352,8 +353,8 @@ def _documents(
             records = parse_lines(path, unique(documents_from_columns()), skipped)
         case _Format.DATASET:
             records = parse_dataset(path, "docs", unique(document_from_record), skipped)
-    for _, document in records:
-        yield document
+    documents = (document for _, document in records)
+    yield from without_vectors(documents, fields.metadata if fields else (), skipped.note)
 
 
 def _unique_files(

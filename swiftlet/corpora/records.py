@@ -3,7 +3,7 @@
 import json
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import date, time
 from decimal import Decimal
@@ -18,10 +18,16 @@ from swiftlet.corpora.identifiers import check_id
 from swiftlet.corpora.lines import LineError, wrong_columns
 from swiftlet.errors import shown
 from swiftlet.text import has_lone_surrogate
-from swiftlet.types import Document, Query, Section
+from swiftlet.types import Document, EmbeddedDocument, Query, Section
+
+EMBEDDING = "embedding"
+"""The field with the vector of a document, which is never metadata."""
 
 LONGEST_METADATA = 1 << 20
 """The most characters of a document's metadata, as JSON; each hit of an answer has them."""
+
+FEWEST_NUMBERS = 32
+"""From this many numbers on, at least one of them with a point, a list is taken for a vector."""
 
 _DEEPEST_NESTING = 64
 _LONGEST_NUMBER = 4_300
@@ -45,7 +51,8 @@ def document_from_json(line: str, fields: Fields | None = None) -> Document:
 def _from_fields(record: dict[str, Any], fields: Fields | None) -> Document:
     """A document from an id, "text" and optionally "title" and "metadata"; empties `record`.
 
-    The id is the first existing field of "_id", "id" and "document_id". All further fields become
+    The id is the first existing field of "_id", "id" and "document_id". A list of numbers in
+    "embedding" is the document's vector; it may have no text then. All further fields become
     metadata; if "metadata" has the same name, its value is kept. A blank "text" is accepted if
     there is a title: then the title alone is the document.
 
@@ -62,10 +69,15 @@ def _from_fields(record: dict[str, Any], fields: Fields | None) -> Document:
     title = record.pop("title", None)
     if title is None:
         title = ""
-    text = _pop_text(record)
+    embedding = record.pop(EMBEDDING) if _is_embedding(record.get(EMBEDDING)) else None
+    text = _pop_text(record) if embedding is None or "text" in record else ""
     if not isinstance(title, str):
         raise LineError(f'"title" is {_type_name(title)}, not a string')
     title = title if title.strip() else ""
+    if embedding is not None:
+        return EmbeddedDocument(
+            document_id, text, title, {**record, **metadata}, embedding=embedding
+        )
     if not title and not text.strip():
         raise LineError(f"the document {shown(document_id)} has neither text nor title")
     return Document(document_id, text, title, {**record, **metadata})
@@ -83,6 +95,8 @@ def document_from_row(row: object, fields: Fields | None = None) -> Document:
         document = _from_fields(filled, fields)
     elif isinstance(row, Document):
         known = {"id": row.document_id, "text": row.text, "title": row.title}
+        if isinstance(row, EmbeddedDocument):
+            known[EMBEDDING] = row.embedding
         document = _from_fields({**known, "metadata": row.metadata}, None)
         _check_sections(row.sections, len(row.text))
         document = replace(document, sections=row.sections)
@@ -99,6 +113,37 @@ def document_from_row(row: object, fields: Fields | None = None) -> Document:
             f"the document {shown(document.document_id)} holds half of a surrogate pair"
         )
     return document
+
+
+def without_vectors(
+    documents: Iterable[Document], kept: Collection[str], note: Callable[[str], None]
+) -> Iterator[Document]:
+    """The documents, whose metadata lose each vector that is not `kept`: hits would show it.
+
+    :param note: Takes a sentence about each field that is left out.
+    """
+    noted = set[str]()
+    for document in documents:
+        metadata = document.metadata
+        if found := {name for name in metadata if _is_vector(metadata[name])}.difference(kept):
+            for name in sorted(found - noted):
+                note(left_out_vector(name))
+            noted |= found
+            rest = {name: value for name, value in metadata.items() if name not in found}
+            document = replace(document, metadata=rest)  # noqa: PLW2901
+        yield document
+
+
+def left_out_vector(name: str) -> str:
+    """The sentence about a field with vectors."""
+    return f"{shown(name)} is left out: it has vectors, which swiftlet adopt takes, not metadata"
+
+
+def _is_vector(value: object) -> bool:
+    if not isinstance(value, list | tuple) or len(value) < FEWEST_NUMBERS:
+        return False
+    kinds = {type(each) for each in value}
+    return float in kinds and kinds <= {int, float}
 
 
 def query_from_json(line: str) -> Query:
@@ -319,6 +364,16 @@ def _check_sections(sections: tuple[Section, ...], length: int) -> None:
         raise LineError(
             f"the sections {shown(spans)} are not in order within the text's {length} characters"
         )
+
+
+def _is_embedding(value: object) -> bool:
+    if isinstance(value, np.ndarray):
+        return value.ndim == 1 and value.size > 0 and value.dtype.kind in "fiu"
+    return (
+        isinstance(value, list | tuple)
+        and len(value) > 0
+        and all(isinstance(each, float) or type(each) is int for each in value)
+    )
 
 
 def _type_name(value: object) -> str:

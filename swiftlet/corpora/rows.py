@@ -1,5 +1,6 @@
 """Corpora, queries and qrels that a program has in memory."""
 
+import logging
 import operator
 import os
 import re
@@ -17,11 +18,13 @@ from swiftlet.corpora.lines import (
     parse_records,
     read_errors,
 )
-from swiftlet.corpora.records import document_from_row, query
+from swiftlet.corpora.records import document_from_row, query, without_vectors
 from swiftlet.corpora.tables import rows_of
 from swiftlet.corpora.trec import read_qrels
 from swiftlet.errors import CollectionError, InvalidArgumentError, shown
 from swiftlet.types import Document, Qrels, Query
+
+logger = logging.getLogger(__name__)
 
 _ROWS_AT_ONCE = 1_000
 _CORPUS, _QUERIES, _QRELS = "the corpus", "the queries", "the qrels"
@@ -86,8 +89,13 @@ def documents_of_rows(
     :raises CollectionError: As `documents_of`.
     """
     parse = SeenIds().unique(document_from_row)
-    for _, document in parse_records(_CORPUS, enumerate(rows, start=1), parse, skipped):
-        yield document
+    records = parse_records(_CORPUS, enumerate(rows, start=1), parse, skipped)
+    note = skipped.note if skipped is not None else _warn
+    yield from without_vectors((document for _, document in records), (), note)
+
+
+def _warn(sentence: str) -> None:
+    logger.warning("%s", sentence)
 
 
 def _are_paths(corpus: object) -> TypeGuard[Sequence[str | os.PathLike[str]]]:

@@ -3,9 +3,11 @@
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from swiftlet.corpora.csv_rows import Row, csv_rows
 from swiftlet.corpora.fields import Fields, check_columns
@@ -17,12 +19,16 @@ from swiftlet.corpora.lines import (
     read_errors,
     reason_of,
 )
+from swiftlet.corpora.records import FEWEST_NUMBERS, left_out_vector
 from swiftlet.errors import CollectionError, shown
 from swiftlet.extras import extra
 
 PARQUET, ARROW, CSV = ".parquet", ".arrow", ".csv"
 TABLE_SUFFIXES = (PARQUET, ARROW, CSV)
 _SAVED, _SPLITS = "state.json", "dataset_dict.json"
+EXPORT = b"swiftlet"
+"""The key of the metadata that `export_vectors` gives a table."""
+
 _ROWS_AT_ONCE = 1_000
 _NANOSECONDS = 1_000
 _ERRORS = (ValueError, OverflowError, ArithmeticError, TypeError, LookupError)
@@ -66,13 +72,70 @@ def parse_table(
     numbers = itertools.count(1)
     for file in table_files(path):
         is_arrow = file.is_dir() or file.suffix.lower() in (PARQUET, ARROW)
-        rows = _rows(file) if is_arrow else csv_rows(file, fields or Fields(), skipped.note)
+        kept = fields.metadata if fields is not None else ()
+        rows = (
+            _rows(file, kept, skipped.note)
+            if is_arrow
+            else csv_rows(file, fields or Fields(), skipped.note)
+        )
         numbered = ((number, row) for row, number in zip(rows, numbers, strict=False))
         yield from parse_records(file, numbered, parse, skipped, "row")
 
 
-def _rows(file: Path) -> Iterator[Row | LineError]:
-    return (row for batch in batches_of(file) for row in rows_of(batch, file))
+def _rows(
+    file: Path, kept: Collection[str], note: Callable[[str], None]
+) -> Iterator[Row | LineError]:
+    """The rows of a file of Parquet or Arrow, without columns of vectors that are not `kept`."""
+    left_out: list[str] | None = None
+    for batch in batches_of(file):
+        if left_out is None:
+            if EXPORT in (batch.schema.metadata or {}):
+                raise CollectionError(
+                    file,
+                    "its rows are passages with their vectors, which swiftlet export-vectors "
+                    "wrote: swiftlet adopt makes an index of them",
+                )
+            found = vector_columns(batch, FEWEST_NUMBERS, share=1.0)
+            left_out = [name for name in found if name not in kept]
+            for name in left_out:
+                note(left_out_vector(name))
+        yield from rows_of(batch.drop_columns(left_out), file)
+
+
+def vector_columns(batch: Any, fewest: int = 2, share: float = 0.5) -> dict[str, int]:
+    """The columns of a record batch with a vector in each row, and the width of each.
+
+    They are lists of a fixed size, or lists of floats of which enough have one length.
+
+    :param fewest: The fewest numbers of a vector whose type does not have the size.
+    :param share: How many of such lists must have one length.
+    """
+    try:
+        names = batch.schema.names
+    except UnicodeDecodeError:  # then each row is bad
+        return {}
+    columns = zip(names, batch.columns, strict=True)
+    widths = {name: _width_of(column, fewest, share) for name, column in columns}
+    return {name: width for name, width in widths.items() if width}
+
+
+def _width_of(column: Any, fewest: int, share: float) -> int:
+    from pyarrow import compute, types
+
+    kind = column.type
+    if types.is_fixed_size_list(kind):
+        value = kind.value_type
+        are_numbers = types.is_floating(value) or types.is_int8(value) or types.is_uint8(value)
+        return int(kind.list_size) if are_numbers else 0
+    is_list = types.is_list(kind) or types.is_large_list(kind)
+    if not is_list or not types.is_floating(kind.value_type):
+        return 0
+    lengths = compute.list_value_length(column.drop_null()).to_numpy(zero_copy_only=False)
+    if not len(lengths):
+        return 0
+    found, counts = np.unique(lengths, return_counts=True)
+    width = int(found[counts.argmax()])
+    return width if width >= fewest and counts.max() >= share * len(lengths) else 0
 
 
 def batches_of(file: Path) -> Iterator[Any]:

@@ -4,7 +4,7 @@ It is a file of the index: passage numbers and exact vectors. An encoder that re
 of these passages is of the index's space.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
@@ -49,7 +49,7 @@ def write_sample(directory: Path, rows: Rows, vectors: Embeddings) -> Sequence[s
 
 
 def merged_sample(
-    index: Path, directory: Path, kept: Mask, has_text: Mask, vectors: Embeddings
+    index: Path, directory: Path, kept: Mask, texts: Iterable[str], vectors: Embeddings
 ) -> Sequence[str]:
     """Write the sample of `index` for its merged base `directory`; the names of its files.
 
@@ -57,14 +57,14 @@ def merged_sample(
     vectors as precise as the index keeps them.
 
     :param kept: Which rows of `index` the new base begins with.
-    :param has_text: Which rows of the new base have a text.
+    :param texts: Those of the passages of the new base; read only if rows are missing.
     :param vectors: Those of the new base (n, dim).
     """
     rows, exact = read_sample(index)
     stay = kept[rows]
     rows, exact = (np.cumsum(kept) - 1)[rows[stay]], exact[stay]
-    if len(rows) < min(_FEWEST_ROWS, len(has_text)):
-        rows = sampled_rows(has_text)
+    if len(rows) < min(_FEWEST_ROWS, len(vectors)):
+        rows = sampled_rows(np.array([bool(text.strip()) for text in texts], np.bool))
         exact = np.asarray(vectors[rows])
     return write_sample(directory, rows, exact)
 

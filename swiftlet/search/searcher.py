@@ -74,7 +74,8 @@ class Searcher:
     encoder: Encoder
     index_manifest: Manifest
     _generation: Generation
-    _scale: DenseScale | None
+    scale: DenseScale | None
+    """Makes dense scores that are no cosines comparable with scores of words; None for cosines."""
 
     problem = ""
     """Why searches would find nothing or something wrong now, if `refresh` has found that out."""
@@ -187,7 +188,7 @@ class Searcher:
                 "weight": number("weight", weight, least=0, most=1),
                 "modes": self._modes(parts),
                 "facet_fields": tuple(facets),
-                "_scale": dense_scale_of(manifest),
+                "scale": dense_scale_of(manifest),
                 "encoder": parts.encoder,
                 "index_manifest": manifest,
                 "_checked": manifest,
@@ -392,7 +393,7 @@ class Searcher:
                 num_wanted=request.offset + request.top_k,
                 depth=depth,
                 reranking=reranking,
-                scale=self._scale,
+                scale=self.scale,
             )
             if embedding is not None:
                 search.embedding = embedding

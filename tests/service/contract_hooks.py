@@ -52,9 +52,10 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
                 case.body.pop("documents" if name == "texts" else "texts", None)
                 case.body[name] = case.body.get(name) or ["a text"]
         elif isinstance(documents := case.body.get("documents"), list):
-            # Ids are not blank and come once; a document has a text, or a title.
+            # Ids are not blank and come once; a document has a text, or a title. An embedding has
+            # as many numbers as those of the index.
             case.body["documents"] = [
-                {**each, "_id": f"{number}", "text": f"Text {number}."}
+                {**each, "_id": f"{number}", "text": f"Text {number}.", "embedding": None}
                 if isinstance(each, dict) and case.meta.generation.mode.is_positive
                 else each
                 for number, each in enumerate(documents)

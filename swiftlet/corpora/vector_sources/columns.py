@@ -1,16 +1,24 @@
 """Tables with a column of vectors: Parquet, Arrow, saved datasets, and lines of JSON."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
 from typing import Any
 
 import numpy as np
 
-from swiftlet.corpora.fields import Fields
+from swiftlet.corpora.fields import Fields, check_columns
 from swiftlet.corpora.lines import LineError, parse_lines, read_errors
 from swiftlet.corpora.records import record_of
-from swiftlet.corpora.tables import batches_of, count_rows, rows_of, table_files
+from swiftlet.corpora.tables import (
+    EXPORT,
+    batches_of,
+    count_rows,
+    rows_of,
+    table_files,
+    vector_columns,
+)
 from swiftlet.corpora.vector_sources.place import Place
 from swiftlet.corpora.vector_sources.source import (
     Pairs,
@@ -23,13 +31,12 @@ from swiftlet.corpora.vector_sources.source import (
     of_pairs,
     wrong_width,
 )
-from swiftlet.corpora.vectors import Metric, VectorBlock
+from swiftlet.corpora.vectors import VectorBlock
 from swiftlet.errors import CollectionError
 from swiftlet.types import Embeddings
 
 _FEWEST_NUMBERS = 2
 _LINES_LOOKED_AT = 100
-_ABOUT = b"swiftlet"
 
 
 def open_table(place: Place, vector_field: str | None, fields: Fields | None) -> Source:
@@ -55,7 +62,6 @@ def of_batches(
     num_rows: int,
     vector_field: str | None,
     fields: Fields | None,
-    metric: Metric | None = None,
 ) -> Source:
     """The rows of record batches of Arrow.
 
@@ -64,10 +70,11 @@ def of_batches(
     head = next((batch for batch in batches() if batch.num_rows), None)
     if head is None:
         raise CollectionError(name, "there is no vector")
-    column = chosen(name, "column", vector_columns(head), vector_field)
-    filled = head[column].drop_null()
-    dim = checked_dim(name, len(filled[0]) if len(filled) else 0)
-    about = json.loads((head.schema.metadata or {}).get(_ABOUT, b"{}"))
+    check_columns(name, head.schema.names)
+    widths = vector_columns(head)
+    column = chosen(name, "column", [*widths], vector_field)
+    dim = checked_dim(name, widths[column])
+    about = json.loads((head.schema.metadata or {}).get(EXPORT, b"{}"))
 
     def read(first: int) -> Iterator[VectorBlock]:
         start = 0
@@ -81,7 +88,7 @@ def of_batches(
                 start = row
             start += batch.num_rows
 
-    return Source(name, dim, about.get("metric", metric), num_rows, read)
+    return Source(name, dim, about.get("metric"), num_rows, read)
 
 
 def open_lines(place: Place, vector_field: str | None, fields: Fields | None) -> Source:
@@ -105,23 +112,30 @@ def open_lines(place: Place, vector_field: str | None, fields: Fields | None) ->
 
 
 def chosen_field(name: str, records: Iterable[Mapping[str, Any]], vector_field: str | None) -> str:
-    """The field of records with the vectors: a list of numbers, of one length in all records.
+    """The field of records with the vectors: a list of numbers, mostly of one length.
 
     :raises CollectionError: As `chosen`.
     """
-    widths: dict[str, set[int]] = {}
+    widths: dict[str, Counter[int]] = {}
     for record in records:
         for field, value in record.items():
-            is_vector = (
-                isinstance(value, list)
-                and len(value) >= _FEWEST_NUMBERS
-                and all(type(each) in (int, float) for each in value)
-            )
-            widths.setdefault(field, set()).add(len(value) if is_vector else 0)
+            widths.setdefault(field, Counter())[_width(value)] += 1
     if vector_field in widths:
         return vector_field
-    candidates = [field for field, found in widths.items() if len(found) == 1 and 0 not in found]
+    commonest = {field: found.most_common(1)[0] for field, found in widths.items()}
+    candidates = [
+        field
+        for field, (width, count) in commonest.items()
+        if width >= _FEWEST_NUMBERS and 2 * count >= widths[field].total()
+    ]
     return chosen(name, "field", candidates, vector_field)
+
+
+def _width(value: object) -> int:
+    """The numbers of a list; 0 for anything else."""
+    if not isinstance(value, list) or not {type(each) for each in value} <= {int, float}:
+        return 0
+    return len(value)
 
 
 def named(name: str, number: int, record: dict[str, Any], fields: Fields | None) -> Row:
@@ -133,31 +147,6 @@ def named(name: str, number: int, record: dict[str, Any], fields: Fields | None)
         return record if fields is None else fields.of(record)
     except LineError as error:
         raise bad_row(name, number, f"{error}") from error
-
-
-def vector_columns(batch: Any) -> list[str]:
-    """The columns of a record batch with lists of numbers of one length."""
-    return [
-        name
-        for name, column in zip(batch.schema.names, batch.columns, strict=True)
-        if _is_vectors(column)
-    ]
-
-
-def _is_vectors(column: Any) -> bool:
-    from pyarrow import compute, types
-
-    kind = column.type
-    if types.is_fixed_size_list(kind):
-        value = kind.value_type
-        are_numbers = types.is_floating(value) or types.is_int8(value) or types.is_uint8(value)
-        return bool(are_numbers and kind.list_size >= _FEWEST_NUMBERS)
-    if not (types.is_list(kind) or types.is_large_list(kind)) or not types.is_floating(
-        kind.value_type
-    ):
-        return False
-    lengths = compute.unique(compute.list_value_length(column).drop_null())
-    return len(lengths) == 1 and bool(lengths[0].as_py() >= _FEWEST_NUMBERS)
 
 
 def _embeddings(name: str, column: Any, first: int, dim: int) -> Embeddings:

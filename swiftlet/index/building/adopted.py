@@ -26,6 +26,7 @@ from swiftlet.index.contents import EncodedCorpus
 from swiftlet.index.documents.passages import encoder_text
 from swiftlet.index.documents.split import SplitDocument
 from swiftlet.index.vectors.embeddings_file import EmbeddingsFile
+from swiftlet.index.vectors.lengths import comparable, stretched
 from swiftlet.index.vectors.vector_index import Mask, Rows
 from swiftlet.progress import Progress
 from swiftlet.publication import storage_errors
@@ -36,8 +37,6 @@ _BLOCK_ROWS = 16_384
 _EXPORTED = ("passage_id", "document_id", "start", "end")
 """What the rows of `export_vectors` have: they are passages, with their places in the document."""
 _BETWEEN = "\n\n"
-_UNIT = 1e-5
-"""A vector whose length is as near to 1 is normalised, and stays as it is to the last bit."""
 
 # Rows with one value of `document` are the passages of a document, in the order of `place`.
 _SCHEMA = """
@@ -144,7 +143,7 @@ class Adopted(EncodedCorpus):
         if self._metric == "l2":
             return "l2", False
         blocks = np.array_split(self._file.rows(), -(-len(self._file) // _BLOCK_ROWS))
-        return "inner_product", not any(_stretched(block).any() for block in blocks)
+        return "inner_product", not any(stretched(block).any() for block in blocks)
 
     @cached_property
     def has_text(self) -> Mask:
@@ -222,13 +221,9 @@ class Adopted(EncodedCorpus):
                 self._source.name,
                 f"{len(block.rows):,} rows from row {first + 1:,} on have {len(vectors):,} vectors",
             )
-        if self._metric == "cosine" and (long := _stretched(vectors)).any():
-            self.changed_lengths = True
-            exact = vectors[long].astype(np.float64)
-            exact /= np.abs(exact).max(axis=1, keepdims=True)
-            vectors = vectors.copy()
-            vectors[long] = exact / np.linalg.norm(exact, axis=1, keepdims=True)
-        return replace(block, embeddings=vectors)
+        found = comparable(vectors, normalised=self._metric == "cosine")
+        self.changed_lengths |= found is not vectors
+        return replace(block, embeddings=found)
 
     def _insert(self, database: sqlite3.Connection, row: int, fields: Mapping[str, Any]) -> None:
         rest, place = dict(fields), None
@@ -324,10 +319,3 @@ def _laid_out(passages: Sequence[tuple[int, str]]) -> str:
         parts.append(" " * (start - end) + passage[max(0, end - start) :])
         end = max(end, start + len(passage))
     return "".join(parts)
-
-
-def _stretched(vectors: Embeddings) -> Mask:
-    """Which vectors (n, dim) do not have the length 1."""
-    lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
-    stretched: Mask = np.abs(lengths - 1) > _UNIT
-    return stretched

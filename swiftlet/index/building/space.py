@@ -1,7 +1,7 @@
 """The embedding space of an index, as a build needs it: by its encoder, or by its vectors alone."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -62,8 +62,11 @@ def space_of_encoder(encoder: ModelEncoder, threads: int) -> Space:
     return Space(encoder.dim, encoder.embedding_space, queries, vectors, tokenizer=tokenizer)
 
 
-def space_of_vectors(manifest: Manifest) -> Space:
-    """The space of an index whose vectors were made elsewhere, by no encoder that is known."""
+def space_of_index(manifest: Manifest, encoder: ModelEncoder | None, threads: int) -> Space:
+    """The space of an index, which has no encoder where its vectors were made elsewhere."""
+    if encoder is not None:
+        found = space_of_encoder(encoder, threads)
+        return replace(found, metric=manifest.metric, normalised=manifest.normalised)
     return Space(
         manifest.dim,
         manifest.embedding_space,

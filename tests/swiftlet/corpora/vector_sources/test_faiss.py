@@ -29,6 +29,7 @@ def write(folder: Path, factory: str, metric: int = faiss.METRIC_L2) -> Path:
         ("IVF4,PQ4x4,RFlat", "inner_product"),
         ("RQ2x4", "l2"),
         ("PQ4x4fs", "inner_product"),
+        ("IVF4,PQ4x4fs", "l2"),
     ],
 )
 def test_vectors_come_as_precisely_as_the_type_keeps_them(
@@ -44,7 +45,7 @@ def test_vectors_come_as_precisely_as_the_type_keeps_them(
 
 
 def test_a_type_that_gives_no_vectors_back_still_gives_its_rows(tmp_path: Path) -> None:
-    source = open_vectors(write(tmp_path, "IVF4,PQ4x4fs"))
+    source = open_vectors(write(tmp_path, "IVF4,ITQ4,SH4"))
     (block,) = source.blocks(first=299)
     assert not source.keeps_vectors
     assert (block.rows, block.embeddings.shape) == ([{"id": "299"}], (1, 0))

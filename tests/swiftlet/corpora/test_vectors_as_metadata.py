@@ -1,0 +1,73 @@
+"""Vectors of a corpus are no metadata: each hit would show hundreds of numbers."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from swiftlet.corpora.fields import Fields
+from swiftlet.corpora.lines import SkippedLines
+from swiftlet.corpora.rows import documents_of
+from swiftlet.errors import CollectionError
+
+WIDE = np.random.default_rng(0).normal(size=(3, 384)).tolist()
+NOTE = "'embedding' is left out: it has vectors, which swiftlet adopt takes, not metadata"
+ROWS = [
+    {"id": f"{number}", "text": "Bees.", "embedding": vector, "place": [1.5, 2.5]}
+    for number, vector in enumerate(WIDE)
+]
+
+
+def parquet(kind: pyarrow.DataType, path: Path) -> Path:
+    columns = {name: [row[name] for row in ROWS] for name in ("id", "text", "place")}
+    table = pyarrow.table({**columns, "embedding": pyarrow.array(WIDE, kind)})
+    pyarrow.parquet.write_table(table, path)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["parquet", "fixed", "jsonl", "rows"])
+def test_a_column_of_vectors_is_left_out_with_one_note(kind: str, tmp_path: Path) -> None:
+    if kind == "jsonl":
+        corpus = tmp_path / "corpus.jsonl"
+        corpus.write_text("\n".join(map(json.dumps, ROWS)))
+    elif kind == "rows":
+        corpus = ROWS
+    else:
+        size = 384 if kind == "fixed" else -1
+        corpus = parquet(pyarrow.list_(pyarrow.float32(), size), tmp_path / "corpus.parquet")
+    skipped = SkippedLines()
+    documents = [*documents_of(corpus, skipped=skipped)]
+    assert [dict(each.metadata) for each in documents] == [{"place": [1.5, 2.5]}] * 3
+    assert skipped.notes == [NOTE]
+
+
+def test_a_short_list_of_a_fixed_size_is_left_out_and_what_is_named_stays(tmp_path: Path) -> None:
+    table = pyarrow.table(
+        {
+            "id": ["a"],
+            "text": ["Bees."],
+            "embedding": pyarrow.array([[0.5, 2.0]], pyarrow.list_(pyarrow.float32(), 2)),
+        }
+    )
+    pyarrow.parquet.write_table(table, tmp_path / "corpus.parquet")
+    (document,) = documents_of(tmp_path / "corpus.parquet")
+    assert not document.metadata
+    named = Fields(metadata=["embedding"])
+    (document,) = documents_of(tmp_path / "corpus.parquet", fields=named)
+    assert document.metadata == {"embedding": [0.5, 2.0]}
+
+
+def test_lists_of_integers_and_of_texts_stay_metadata() -> None:
+    row = {"id": "a", "text": "Bees.", "years": [*range(2000, 2100)], "words": ["bee"] * 100}
+    (document,) = documents_of([row])
+    assert {*document.metadata} == {"years", "words"}
+
+
+def test_what_export_vectors_wrote_is_no_corpus_but_adopted(tmp_path: Path) -> None:
+    table = pyarrow.table({"passage_id": ["a#0"]}).replace_schema_metadata({"swiftlet": "{}"})
+    pyarrow.parquet.write_table(table, tmp_path / "vectors.parquet")
+    with pytest.raises(CollectionError, match="swiftlet adopt makes an index of them"):
+        next(documents_of(tmp_path / "vectors.parquet"))

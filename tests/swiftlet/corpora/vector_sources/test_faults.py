@@ -1,0 +1,210 @@
+"""Bad vectors of every reader: one sentence with the row, and what is expected."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+import swiftlet
+from swiftlet.corpora.fields import Fields
+from swiftlet.corpora.vector_sources import open_vectors
+from swiftlet.encoders import DEFAULT_QUERY_ENCODER
+from swiftlet.errors import CollectionError
+
+VECTORS = np.random.default_rng(0).normal(size=(1_500, 4)).astype(np.float32)
+
+
+def write(folder: Path, kind: str, vectors: Sequence[Any]) -> Path:
+    path = folder / f"vectors{kind}"
+    match kind:
+        case ".npy":
+            np.save(path, np.array(vectors))
+        case ".npz":
+            np.savez(path, vectors=np.array(vectors))
+        case ".fvecs":
+            parts = [np.int32(len(each)).tobytes() + each.tobytes() for each in vectors]
+            path.write_bytes(b"".join(parts))
+        case ".jsonl":
+            rows = [
+                {"id": f"{number}", "v": None if each is None else np.asarray(each).tolist()}
+                for number, each in enumerate(vectors)
+            ]
+            path.write_text("\n".join(json.dumps(row) for row in rows))
+        case ".parquet":
+            column = pyarrow.array([*vectors], pyarrow.list_(pyarrow.float32()))
+            pyarrow.parquet.write_table(pyarrow.table({"v": column}), path)
+    return path
+
+
+def read(path: Path, **settings: Any) -> list[Any]:
+    return [*open_vectors(path, **settings).blocks()]
+
+
+KINDS = [".npy", ".npz", ".fvecs", ".jsonl", ".parquet"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("value", [0.0, np.nan, np.inf, 1e39])
+def test_a_vector_that_is_zero_or_not_finite_is_named(
+    kind: str, value: float, tmp_path: Path
+) -> None:
+    if kind == ".jsonl" and not np.isfinite(value):
+        value = 1e39  # JSON has no others
+    vectors = VECTORS.astype(np.float64 if value == 1e39 and kind != ".fvecs" else np.float32)
+    with np.errstate(over="ignore"):
+        vectors[1_203] = value
+    problem = "is zero" if value == 0 else "has a number that is not finite"
+    with pytest.raises(CollectionError, match=f"vectors{kind}: row 1,204: the vector {problem}"):
+        read(write(tmp_path, kind, vectors))
+
+
+@pytest.mark.parametrize("kind", [".fvecs", ".jsonl", ".parquet"])
+@pytest.mark.parametrize("row", [7, 1_203])
+def test_a_vector_of_another_width_is_named(kind: str, row: int, tmp_path: Path) -> None:
+    vectors = [*VECTORS]
+    # In a file of this kind, each wrong width shifts all that follows, unless they make up for it.
+    vectors[row] = VECTORS[row][:3]
+    problem = f"row {row + 1:,}: the vector has 3 numbers where 4 are expected"
+    if kind == ".fvecs":
+        problem = "the file ends within it, or widths differ"
+    with pytest.raises(CollectionError, match=problem):
+        read(write(tmp_path, kind, vectors))
+
+
+@pytest.mark.parametrize("kind", [".jsonl", ".parquet"])
+def test_a_row_without_a_vector_is_named(kind: str, tmp_path: Path) -> None:
+    vectors: list[Any] = [*VECTORS]
+    vectors[1_203] = None
+    with pytest.raises(CollectionError, match="row 1,204: it has no vector"):
+        read(write(tmp_path, kind, vectors))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_truncated_file_is_one_sentence(kind: str, tmp_path: Path) -> None:
+    path = write(tmp_path, kind, VECTORS)
+    content = path.read_bytes()
+    for share in (0.0, 0.0031, 0.4003, 0.9001):
+        path.write_bytes(content[: int(share * len(content))])
+        with pytest.raises(CollectionError, match=f"vectors{kind}"):
+            read(path)
+
+
+@pytest.mark.parametrize(
+    ("array", "sentence"),
+    [
+        (np.zeros(3), r"an array \(3,\) of float64 where numbers \(n, width\)"),
+        (np.array([["a"]]), "of <U1 where numbers"),
+        (np.empty((0, 4)), "there is no vector"),
+        (np.array([[{}]]), "cannot be read: Array can't be memory-mapped: Python objects"),
+        (np.ones((2, 1 << 17)), "have 131,072 numbers where 1 to 65,536"),
+    ],
+)
+def test_an_array_of_anything_else_is_refused(
+    array: np.ndarray, sentence: str, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "vectors.npy", array, allow_pickle=True)
+    with pytest.raises(CollectionError, match=sentence):
+        open_vectors(tmp_path / "vectors.npy")
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.int8, np.float64, ">f4"])
+def test_numbers_of_other_kinds_become_floats(kind: Any, tmp_path: Path) -> None:
+    numbers = np.arange(1, 13).reshape(3, 4).astype(kind)
+    np.save(tmp_path / "vectors.npy", numbers)
+    (block,) = read(tmp_path / "vectors.npy")
+    np.testing.assert_array_equal(block.embeddings, numbers.astype(np.float32))
+    assert [row["id"] for row in block.rows] == ["0", "1", "2"]
+
+
+def test_several_arrays_and_columns_need_a_choice(tmp_path: Path) -> None:
+    np.savez(tmp_path / "v.npz", a=VECTORS, b=VECTORS + 1, names=np.array(["x"]))
+    with pytest.raises(CollectionError, match="several arrays, a, b: --vector-field"):
+        open_vectors(tmp_path / "v.npz")
+    (first, *_) = read(tmp_path / "v.npz", vector_field="b")
+    np.testing.assert_array_equal(first.embeddings, VECTORS[:1_000] + 1)
+    with pytest.raises(CollectionError, match="no array of vectors is called 'c'; there are a, b"):
+        open_vectors(tmp_path / "v.npz", vector_field="c")
+    rows = [{"id": "a", "v": [1.0, 2.0], "w": [2.0, 1.0], "tags": ["x", "y"]}]
+    (tmp_path / "v.jsonl").write_text(json.dumps(rows[0]))
+    with pytest.raises(CollectionError, match="several fields, v, w: --vector-field"):
+        open_vectors(tmp_path / "v.jsonl")
+    (block,) = read(tmp_path / "v.jsonl", vector_field="w")
+    assert block.rows == [{"id": "a", "v": [1.0, 2.0], "tags": ["x", "y"]}]
+
+
+@pytest.mark.parametrize("kind", [".jsonl", ".parquet"])
+def test_a_table_without_vectors_says_so(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / f"rows{kind}"
+    rows = {"id": ["a", "b"], "text": ["Bees.", "Cats."]}
+    if kind == ".parquet":
+        pyarrow.parquet.write_table(pyarrow.table(rows), path)
+    else:
+        path.write_text('{"id": "a", "text": "Bees."}')
+    with pytest.raises(CollectionError, match=r"there is no (field|column) of vectors"):
+        open_vectors(path)
+
+
+def test_other_names_of_fields_are_those_of_the_table_itself(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text(
+        '{"key": "a", "body": "Bees.", "n": 1, "v": [1, 2]}\n{"body": "x", "v": [1, 2]}'
+    )
+    source = open_vectors(path, fields=Fields(id="key", text=["body"]))
+    with pytest.raises(CollectionError, match=r"row 2: there is no 'key'; the fields are body"):
+        [*source.blocks()]
+
+
+@pytest.mark.parametrize("count", [1_499, 1_501])
+def test_counts_that_differ_are_both_in_the_sentence(count: int, tmp_path: Path) -> None:
+    path = write(tmp_path, ".npy", VECTORS)
+    texts = [{"id": f"{number}", "text": "Bees."} for number in range(count)]
+    with pytest.raises(CollectionError, match=f"1,500 vectors for {count:,} documents"):
+        read(path, texts=texts)
+    ids = tmp_path / "ids.txt"
+    ids.write_text("\n".join(f"id {number}" for number in range(count)))
+    with pytest.raises(CollectionError, match=f"{count:,} ids for 1,500 vectors in .*vectors.npy"):
+        open_vectors(path, ids=ids)
+
+
+def test_ids_come_from_lines_and_from_arrays_and_none_comes_twice(tmp_path: Path) -> None:
+    path = write(tmp_path, ".npy", VECTORS[:3])
+    (tmp_path / "ids.txt").write_text("a\nb\nc\n")
+    for name, array in {"i": np.array([5, 6, 7]), "u": np.array(["x", "y", "z"])}.items():
+        np.save(tmp_path / f"{name}.npy", array)
+    for name, expected in {"ids.txt": "abc", "i.npy": "567", "u.npy": "xyz"}.items():
+        (block,) = read(path, ids=tmp_path / name)
+        assert [row["id"] for row in block.rows] == [*expected]
+    with pytest.raises(CollectionError, match="the ids: row 3: the id 'a' came before"):
+        open_vectors(path, ids=["a", "b", "a"])
+    with pytest.raises(CollectionError, match="the ids: row 2: the id is empty"):
+        open_vectors(path, ids=["a", "", "b"])
+
+
+def test_an_id_that_no_document_has_is_named() -> None:
+    texts = [{"id": "a", "text": "Bees."}, {"id": "c", "text": "Cats."}]
+    source = open_vectors(VECTORS[:2], ids=["a", "b"], texts=texts)
+    with pytest.raises(CollectionError, match="the array: row 2: no document has the id 'b'"):
+        [*source.blocks()]
+
+
+def test_what_export_vectors_wrote_comes_back_to_the_last_bit(tmp_path: Path) -> None:
+    documents = [
+        {"id": f"d{number}", "title": "T", "text": f"Volcano {number}. " * 40, "n": [number, {}]}
+        for number in range(4)
+    ]
+    settings = {"encoder": DEFAULT_QUERY_ENCODER, "passage_tokens": 32, "overlap_tokens": 0}
+    swiftlet.build(documents, tmp_path / "index", factory="Flat", **settings)
+    path = tmp_path / "vectors.parquet"
+    count = swiftlet.export_vectors(tmp_path / "index", path)
+    source = open_vectors(path)
+    assert (source.num_rows, source.metric) == (count, "inner_product")
+    (block,) = source.blocks()
+    table = pyarrow.parquet.read_table(path).to_pylist()
+    embeddings = np.array([row.pop("embedding") for row in table], np.float32)
+    assert block.embeddings.tobytes() == embeddings.tobytes()
+    assert [{**row, "metadata": json.dumps(row["metadata"])} for row in block.rows] == table
