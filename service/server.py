@@ -103,15 +103,17 @@ def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = None) 
             del searcher
             reloader = Reloader(state, partial(open_searcher, settings), registry)
             stack.callback(reloader.close)
-            writing = Writing(
-                state,
-                registry,
-                index=settings.index,
-                document_encoder=settings.document_encoder,
-                threads=settings.encode_threads,
-                most_passages=settings.max_passages,
-            )
-            stack.callback(writing.close)
+            writing = None
+            if settings.index is not None:
+                writing = Writing(
+                    state,
+                    registry,
+                    index=settings.index,
+                    document_encoder=settings.document_encoder,
+                    threads=settings.encode_threads,
+                    most_passages=settings.max_passages,
+                )
+                stack.callback(writing.close)
             unread, turns = UnreadAnswers(), Turns()
             app = create_app(
                 state,

@@ -73,8 +73,8 @@ class Settings(BaseSettings):
         env_prefix=PREFIX, frozen=True, extra="forbid", env_ignore_empty=True
     )
 
-    index: Annotated[Path | Address, BeforeValidator(partial(place_of, "index"))] = Field(
-        description=f"the path of an index directory, {ADDRESSES}"
+    index: Annotated[Path | Address, BeforeValidator(partial(place_of, "index"))] | None = Field(
+        None, description=f"the path of an index directory, {ADDRESSES}"
     )
     encoder: EncoderPlace | None = Field(
         None,
@@ -139,12 +139,25 @@ class Settings(BaseSettings):
     @property
     def query_encoder(self) -> Place | None:
         """Where the query encoder is; if none is set, the one of the index now, if any."""
-        return self.encoder or query_encoder_if_any(self.index)
+        if self.encoder is not None or self.index is None:
+            return self.encoder
+        return query_encoder_if_any(self.index)
 
     @property
     def limits(self) -> Limits:
         """The limits of one request."""
         return Limits(**{name: getattr(self, name) for name in Limits.model_fields})
+
+    @model_validator(mode="after")
+    def _an_index_or_an_encoder(self) -> Self:
+        if self.index is None and self.encoder is None:
+            expected = type(self).model_fields["index"].description
+            raise PydanticCustomError(
+                "no_index",
+                "{prefix}INDEX is not set; {expected} is expected, or: swiftlet serve INDEX",
+                {"prefix": PREFIX, "expected": expected},
+            )
+        return self
 
     @model_validator(mode="after")
     def _a_whole_batch_can_wait(self) -> Self:
@@ -218,8 +231,6 @@ def _sentence(mistake: ErrorDetails, given: Mapping[str, Any]) -> str:
     if name not in Settings.model_fields:
         return f"{name} is no setting of Swiftlet; docs/settings.md lists them"
     expected = Settings.model_fields[name].description
-    if mistake["type"] == "missing":
-        return f"{variable} is not set; {expected} is expected, or: swiftlet serve INDEX"
     if isinstance(error := mistake.get("ctx", {}).get("error"), InvalidArgumentError):
         return f"{variable}: {error}"
     if Settings.model_fields[name].annotation is SecretStr:

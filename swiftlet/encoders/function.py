@@ -54,6 +54,8 @@ class FunctionEncoder:
     prompt = ""
     precision: Precision = "fp32"
     waiting_seconds = 0.03
+    normalises = True
+    """Whether its embeddings get the length 1; those of some indexes keep their own."""
 
     def __init__(
         self,
@@ -189,8 +191,8 @@ class FunctionEncoder:
                 f"the encoder {self._name} gives an embedding that is {what}, for the text "
                 f"{shown(texts[bad[0]])}"
             )
-        normalised: Embeddings = (found / lengths).astype(np.float32)
-        return normalised
+        wanted: Embeddings = (found / lengths).astype(np.float32) if self.normalises else found
+        return wanted
 
 
 class InTurn:

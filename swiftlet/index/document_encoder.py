@@ -1,7 +1,7 @@
 """The document encoder of an index, as its manifest remembers it."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -68,19 +68,26 @@ def document_encoder_of(details: Mapping[str, Any]) -> Place:
 
 
 def load_document_encoder(
-    details: Mapping[str, Any], place: Place | None = None, *, made: str = "the index was built"
+    details: Mapping[str, Any],
+    place: Place | None = None,
+    *,
+    made: str = "the index was built",
+    trial: Callable[[ModelEncoder], ModelEncoder] | None = None,
 ) -> ModelEncoder:
     """The document encoder that passages were encoded by.
 
     :param details: Of the manifest of an index, or of the corpus.
     :param place: The encoder; None takes the one that the details name.
     :param made: How a message calls the encoding.
+    :param trial: Accepts or refuses the encoder of an index that was made of vectors alone.
     :raises ArtefactError: When the encoder is damaged, is not there, or is another one.
     """
     place = place or document_encoder_of(details)
     is_directory = isinstance(place, Path)
     precision = details["precision"] if is_directory else None
     encoder = open_encoder(place, "passage", precision=precision)
+    if trial is not None and not details["encoder_fingerprint"]:
+        return trial(encoder).reading("passage")
     cosines = None
     if isinstance(encoder, FunctionEncoder):
         encoder, cosines = encoder.known_as(details), encoder.cosines(details)

@@ -22,8 +22,8 @@ def open_searcher(
         postgresql://HOST:PORT/DATABASE/TABLE.
     :param encoder: A query encoder of the index's embedding space: a directory or name, a function
         of texts, or an address (docs/encoders.md); None takes the index's own encoder, or the
-        encoder that ships for it, or the document encoder's pair.
-        An index that was made of vectors alone has none, and finds by embeddings and by words.
+        encoder that ships for it, or the document encoder's pair. An index that was made of vectors
+        alone has none, and finds by embeddings and by words.
     :param precision: The encoder's model; None takes the encoder's default.
     :param reranker: The directory of a re-ranker, for searches with `rerank`.
     :param readers: How many threads will search at once.

@@ -13,8 +13,7 @@ import numpy as np
 from swiftlet.address import Address
 from swiftlet.arguments import made, number
 from swiftlet.deadline import due_at
-from swiftlet.encoders.encoder import Encoder, Precision
-from swiftlet.encoders.function import FunctionEncoder
+from swiftlet.encoders.encoder import Encoder, ModelEncoder, Precision
 from swiftlet.encoders.missing import NO_ENCODER, MissingEncoder
 from swiftlet.encoders.opening import Place, open_encoder
 from swiftlet.encoders.reranker import Reranker
@@ -24,6 +23,7 @@ from swiftlet.errors import (
     InvalidArgumentError,
     RetrievalError,
 )
+from swiftlet.index import acceptance
 from swiftlet.index.columns.columns import Value
 from swiftlet.index.columns.filters import Every, Filter, parse_filter
 from swiftlet.index.directory import IndexDirectory
@@ -81,16 +81,21 @@ class Searcher:
     """Why searches would find nothing or something wrong now, if `refresh` has found that out."""
 
     def __init__(
-        self, source: IndexSource, encoder_manifest: Manifest, reranker: Reranker | None = None
+        self,
+        source: IndexSource,
+        encoder_manifest: Manifest,
+        reranker: Reranker | None = None,
+        accepted: str = "",
     ) -> None:
         """Search the index that `source` gives, which has its encoder.
 
         :param reranker: What searches with `rerank` are re-ranked by.
+        :param accepted: The embedding space that the encoder was found to be of, by a trial.
         :raises CorruptIndexError: When the parts of the index do not belong together.
         :raises EmbeddingSpaceMismatch: When encoder and index are of different embedding spaces.
         """
         self.encoder_manifest = encoder_manifest
-        self.reranker = reranker
+        self.reranker, self._accepted = reranker, accepted
         self._stages = STAGES
         self.stage_names = tuple(stage.name for stage in self._stages)
         """In the order of `SearchResult.stage_seconds`."""
@@ -123,29 +128,26 @@ class Searcher:
         :raises IndexServerError: When the server of an address does not answer.
         :raises InvalidArgumentError: When there is no such collection.
         """
-
-        def manifest() -> Manifest:
-            if isinstance(index, Path):
-                return read_manifest(index, "index")
-            return server_at(index).manifest(index)
-
-        encoder: Encoder
-        if encoder_place is None:
-            encoder = MissingEncoder(manifest())
+        of_encoder = None
+        if isinstance(encoder_place, Path):
+            of_encoder = read_manifest(encoder_place, "encoder")
+        if isinstance(index, Path):
+            manifest = read_manifest(index, "index")
         else:
-            if isinstance(encoder_place, Path):
-                of_encoder = read_manifest(encoder_place, "encoder")
-                if isinstance(index, Path):  # the quick check comes first
-                    check_embedding_spaces(of_encoder, manifest())
+            manifest = server_at(index).manifest(index)
+        if of_encoder is not None and (of_encoder.vectors > 1 or of_encoder.dim != manifest.dim):
+            check_embedding_spaces(of_encoder, manifest)  # the quick check comes first
+        encoder: ModelEncoder | MissingEncoder = MissingEncoder(manifest)
+        if encoder_place is not None:
             encoder = open_encoder(encoder_place, "query", precision=precision)
-            if isinstance(encoder, FunctionEncoder):
-                encoder = encoder.known_as(manifest().details)
+            directory = index if isinstance(index, Path) else None
+            encoder = acceptance.of_index(encoder, directory, manifest)
         source: IndexSource
         if isinstance(index, Path):
             source = IndexDirectory(index, encoder, readers=readers)
         else:
             source = server_at(index).source(index, encoder)
-        searcher = cls(source, encoder.manifest, reranker)
+        searcher = cls(source, encoder.manifest, reranker, encoder.embedding_space)
         searcher.place = index
         return searcher
 
@@ -177,7 +179,8 @@ class Searcher:
         """Answer with `parts` from now on; of a base that is served already, nothing is checked."""
         fields: dict[str, Any] = {}
         if manifest is not self._checked:
-            check_embedding_spaces(self.encoder_manifest, manifest)
+            if manifest.embedding_space != self._accepted:
+                check_embedding_spaces(self.encoder_manifest, manifest)
             parts.check()
             weight = manifest.details.get("weight", DEFAULT_WEIGHT)
             facets = manifest.details.get("facets", ()) if parts.counts_values else ()

@@ -63,7 +63,7 @@ class IndexWriter(Writer):
         self.index = self.place = index.resolve()
         """The directory that is written, without links."""
         self._encoder, self._threads = encoder, threads
-        super().__init__(Preparation(encoder, threads))
+        super().__init__(Preparation(encoder, threads, index))
         self._merging = Lock()
         self._writing = Lock()
         self._closed = False
