@@ -41,7 +41,9 @@ def open_searcher(settings: Settings) -> Searcher:
 
 
 def _opened(settings: Settings) -> Searcher:
-    index, encoder = settings.index, _target(settings.query_encoder)
+    index, encoder = settings.index, settings.query_encoder
+    if encoder is not None:
+        encoder = _target(encoder)
     if isinstance(index, Path):
         index = _target(index)
     reranker = None if settings.reranker is None else OnnxReranker.load(_target(settings.reranker))
@@ -60,7 +62,8 @@ def _opened(settings: Settings) -> Searcher:
     try:
         if isinstance(settings.index, Path):
             _check_not_replaced(settings.index, searcher.index_manifest)
-        _check_not_replaced(settings.query_encoder, searcher.encoder_manifest)
+        if (place := settings.query_encoder) is not None:
+            _check_not_replaced(place, searcher.encoder_manifest)
         warm_up(searcher)
     except BaseException:
         searcher.close()
@@ -70,8 +73,11 @@ def _opened(settings: Settings) -> Searcher:
 
 def warm_up(searcher: Searcher) -> None:
     """Run a few searches, so that no client waits for first-time allocations."""
-    for query in _WARM_UP_QUERIES:
-        searcher.search(query)
+    if searcher.mode_of(None) == "lexical" or searcher.has_encoder:
+        for query in _WARM_UP_QUERIES:
+            searcher.search(query)
+    if not searcher.has_encoder:
+        searcher.search(embedding=[1.0] * searcher.index_manifest.dim)
 
 
 def _check_not_replaced(directory: Path, opened: Manifest) -> None:

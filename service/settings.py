@@ -26,7 +26,7 @@ from swiftlet.address import ADDRESSES, Address
 from swiftlet.arguments import place_of
 from swiftlet.encoders.encoder import Precision
 from swiftlet.errors import InvalidArgumentError
-from swiftlet.index.query_encoder import query_encoder_of
+from swiftlet.index.query_encoder import query_encoder_if_any
 from swiftlet.processors import available_processors
 
 PREFIX = "SWIFTLET_"
@@ -134,9 +134,9 @@ class Settings(BaseSettings):
     tracing: bool = Field(False, description="true or false")
 
     @property
-    def query_encoder(self) -> Path:
-        """The directory of the query encoder; if none is set, the one of the index now."""
-        return self.encoder or query_encoder_of(self.index)
+    def query_encoder(self) -> Path | None:
+        """The directory of the query encoder; if none is set, the one of the index now, if any."""
+        return self.encoder or query_encoder_if_any(self.index)
 
     @property
     def limits(self) -> Limits:

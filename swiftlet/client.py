@@ -62,7 +62,7 @@ class Client:
         self._url = str(address)
         self._patience_seconds = patience_seconds
 
-    def search(self, query: str, top_k: int = 10, **options: Any) -> SearchResult:
+    def search(self, query: str = "", top_k: int = 10, **options: Any) -> SearchResult:
         """The best documents for a query, from POST /search.
 
         :param options: Further fields of `SearchRequest`, except `group_by`; a field that is None
@@ -76,8 +76,12 @@ class Client:
         if options.get("rerank") is not None:
             options["rerank"] = {"top_n": options["rerank"]}
         asked = {name: value for name, value in options.items() if value is not None}
+        if checked.embedding is not None:
+            asked["embedding"] = checked.embedding
+        if query or checked.embedding is None:
+            asked["query"] = query
         # ASCII with escapes: httpx fails on a lone surrogate, the service answers with a reason.
-        body = json.dumps({"query": query, "top_k": top_k, **asked})
+        body = json.dumps({"top_k": top_k, **asked})
         answer = self._request("POST", "/search", content=body, headers=_JSON)
         if answer.status_code != 200:
             raise self._refusal(answer)

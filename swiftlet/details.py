@@ -12,6 +12,7 @@ _Positive = Annotated[int, Field(ge=1, le=1 << 53)]
 _Width = Annotated[int, Field(ge=0, le=1 << 20)]
 _Effort = Annotated[float, Field(ge=1, le=1 << 40)]
 _Share = Annotated[float, Field(ge=0, le=1)]
+_Length = Annotated[float, Field(gt=0, le=1e36)]
 _Place = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 _Hash = Annotated[str, Field(pattern=r"^[ -~]*$")]
 _Prompt = Annotated[str, Field(max_length=10_000)]
@@ -67,6 +68,7 @@ class _Index(_Encoded):
     training: _Training = _Training()
     change: _Count = 0
     weight: _Share = 0
+    dense_scale: Annotated[list[_Length], Field(min_length=2, max_length=2)] | None = None
 
 
 class _Shard(_Encoded):

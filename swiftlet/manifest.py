@@ -32,7 +32,11 @@ FORMAT_VERSION = 3
 CHANGEABLE_FORMAT_VERSION = 2
 """Before, an index could not be changed."""
 
-METRIC = "inner_product"
+METRIC, L2 = "inner_product", "l2"
+METRICS = (METRIC, L2)
+"""How embeddings are compared: by their inner product, which is the cosine of normalised ones; or
+by their squared distance."""
+
 FILE_NAME = "manifest.json"
 _OF_MODELS = ("config.json", "modules.json")
 
@@ -101,7 +105,8 @@ class Manifest:
     `kind` is "encoder", "reranker", "index", "shard" (a part of a corpus, encoded), "model" (the
     result of training) or "checkpoint" (from which a run resumes). The names of
     `files` are relative to the directory. `embedding_space` is the fingerprint of the document
-    encoder that defines the space. `details` are the fields of this kind alone.
+    encoder that defines the space. Embeddings that are `normalised` have the length 1, also those
+    of queries. `details` are the fields of this kind alone.
     """
 
     kind: str
@@ -396,10 +401,9 @@ def _parse(path: Path, content: bytes) -> Manifest:
         manifest = Manifest.parse(fields)
     except ValueError as error:
         raise ManifestError(f"{path} does not have the fields of a manifest: {error}") from error
-    if manifest.metric != METRIC or manifest.normalised is not True:
+    if manifest.metric not in METRICS:
         raise ManifestError(
-            f"{path} has metric {manifest.metric!r}, normalised {manifest.normalised!r}, but only "
-            f"{METRIC!r} of normalised embeddings can be searched"
+            f"{path} has metric {shown(manifest.metric)}, but {' or '.join(METRICS)} is expected"
         )
     if elsewhere := [name for name in manifest.files if not _is_within(name)]:
         raise ManifestError(f"{path} lists {elsewhere[0]!r}, which is no file of its directory")

@@ -1,7 +1,7 @@
 """The types that all parts share: documents, passages, queries, hits and results."""
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import NamedTuple
@@ -60,6 +60,13 @@ class Document:
         """The headings above a place in the text."""
         number = bisect_right(self.sections, place, key=itemgetter(0)) - 1
         return self.sections[number].heading if number >= 0 else ""
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedDocument(Document):
+    """A document of one passage, whose embedding (dim,) was made elsewhere."""
+
+    embedding: Sequence[float] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ def memory_limit(cgroup: Path = _CGROUP) -> int | None:
 
 def check_memory_limit(
     index: Path | None,
-    encoder: Path,
+    encoder: Path | None,
     *,
     threads: int,
     cache_bytes: int,
@@ -87,9 +87,10 @@ def check_bytes(needed: int, limit_bytes: int | None, purpose: str) -> None:
         )
 
 
-def _encoding_bytes(encoder: Path) -> int:
+def _encoding_bytes(encoder: Path | None) -> int:
     """What a process with this encoder takes."""
-    models = [path.stat().st_size for path in encoder.glob("*.onnx")]
+    found = () if encoder is None else encoder.glob("*.onnx")
+    models = [path.stat().st_size for path in found]
     # The precision is not known yet, so the smallest model counts.
     return BASE_BYTES + _BYTES_A_MODEL_BYTE * min(models, default=0)
 

@@ -37,7 +37,7 @@ from swiftlet.index.updates.merge import merge_changes
 from swiftlet.index.updates.writer import Changed, Preparation, Writer, changes_of, texts_of
 from swiftlet.search.searcher import Searcher
 from swiftlet.servers.writer import told
-from swiftlet.types import Document, Embeddings, Span
+from swiftlet.types import Document, Span
 
 _SECONDS_BETWEEN_LOOKS = 0.25
 _SECONDS_AFTER_FAILURE = 60
@@ -153,12 +153,14 @@ class Writing:
                     problem = f"the text has more than {most} passages, which is the limit"
                     raise CollectionError("documents", f"{problem}: split the document", row)
             # In pieces, between which other documents are encoded.
-            texts, embeddings = texts_of(found, spans), list[Embeddings]()
+            texts = texts_of(found, spans)
+            embeddings = [np.empty((0, manifest.width), np.float32)]
             while piece := [*islice(texts, _TEXTS_AT_ONCE)]:
                 embeddings.append(await self._encoded(Preparation.embed, piece, manifest))
 
             def append(writer: Writer) -> Changed:
-                return writer.append(changes_of(found, spans, np.concatenate(embeddings)), manifest)
+                rows = np.concatenate(embeddings)
+                return writer.append(changes_of(found, spans, rows, manifest), manifest)
 
             changed: Changed = await self._on(self._thread, self._write, "put", append)
         return changed

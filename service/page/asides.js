@@ -30,7 +30,7 @@ export function explain(shown, hit, index, target, again) {
   const single = modes.filter((mode) => mode !== "hybrid");
   const offset = shown.hits.indexOf(hit);
   const asked = [
-    { ...bodyOf(shown), offset, top_k: 1, highlight: "sentence" },
+    { ...bodyOf(shown), offset, top_k: 1, ...(modes.includes("dense") && { highlight: "sentence" }) },
     ...single.map((mode) => ({ ...bodyOf(shown), mode, top_k: COMPARED, include_text: false })),
   ];
   const request = () => Promise.all(asked.map((body) => search(body)));

@@ -552,11 +552,16 @@ function offer({ modes, facets }) {
 /** Show the size of the index, examples, modes and facets; what `/info` says of the index. */
 async function describe() {
   try {
-    const { index } = await fetchInfo();
+    const { index, encoder } = await fetchInfo();
+    // Without an encoder, only programs that send embeddings find by meaning.
+    if (!encoder.max_tokens) index.modes = index.modes.filter((mode) => mode === "lexical");
     offer(index);
     $("examples").replaceChildren(...drawExamples(index.examples));
     const [documents, passages] = [index.num_documents, index.num_passages];
     $("home-size").textContent = `${counted(documents, "document")} in ${counted(passages, "passage")}.`;
+    if (!encoder.max_tokens) {
+      $("home-size").textContent += " The index has no encoder: this page searches it by words alone.";
+    }
     return index;
   } catch {
     $("home-size").textContent = "";

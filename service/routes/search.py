@@ -34,12 +34,15 @@ from service.wire.requests import (
 )
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.search.groups import GroupedResult
-from swiftlet.search.request import OPTIONS, SearchRequest
+from swiftlet.search.request import OPTIONS, RequestConflictError, SearchRequest
 from swiftlet.search.searcher import Searcher
 from swiftlet.types import Hit, SearchResult
 
 LARGEST_ANSWER_BYTES = 64 * MEBIBYTE
 """Of the hits of a batch; 10,000 ordinary documents have 6 MB."""
+
+MOST_NUMBERS = 32_768
+"""Values of a body over 64 KiB, most of them numbers of embeddings."""
 
 _LONGEST_OFFSET = 9
 _RANKING = [name for name, option in OPTIONS.items() if option.ranks]
@@ -66,6 +69,11 @@ class _Found(NamedTuple):
 
 class _SearchRoute(JsonRoute):
     limit = "max_search_body_bytes"
+    most_values = MOST_NUMBERS
+
+
+class _BatchRoute(JsonRoute):
+    most_values = MOST_NUMBERS
 
 
 def search_router(service: Service) -> APIRouter:
@@ -102,7 +110,7 @@ def batch_router(service: Service) -> APIRouter:
     """The route of several queries."""
     limits = service.limits
     body = search_model("BatchRequest", limits, "The body of `POST /search/batch`.", of_batch=True)
-    router = APIRouter(route_class=JsonRoute)
+    router = APIRouter(route_class=_BatchRoute)
 
     @router.post(
         "/search/batch",
@@ -122,11 +130,11 @@ def batch_router(service: Service) -> APIRouter:
 async def _answer_each(service: Service, request: Request, asked: SearchFields) -> Response:
     """Answer several queries, the hits of each."""
     limits = service.limits
-    wanted = len(asked.queries) * asked.top_k
+    wanted = asked.num_queries * asked.top_k
     if wanted > limits.max_batch_hits:
         raise InvalidRequestError(
             "top_k",
-            f"top_k is {asked.top_k}, so {len(asked.queries)} queries ask for {wanted} "
+            f"top_k is {asked.top_k}, so {asked.num_queries} queries ask for {wanted} "
             f"documents; at most {limits.max_batch_hits} are answered in one batch: ask for "
             "fewer documents, or in several batches",
         )
@@ -237,6 +245,13 @@ async def _find_each(
         raise InvalidRequestError(
             "mode", f'mode is "{asked.mode}", but the index has no words; "dense" is expected'
         )
+    for number, search in enumerate(searches):
+        try:
+            loaded.searcher.embedding_of(search)
+        except RequestConflictError as error:
+            several = {"query": "queries", "embedding": "embeddings"}[error.field]
+            field = error.field if len(searches) == 1 else f"{several}[{number}]"
+            raise InvalidRequestError(field, f"{error}") from error
     if asked.highlight == "sentence":
         wanted = len(searches) * asked.top_k
         if asked.group_by is not None:
@@ -280,6 +295,8 @@ def _find_on_thread(loaded: LoadedIndex, deadline: float, asked: SearchRequest) 
     else:
         found = loaded.searcher.search(asked, deadline=deadline, cache=loaded.cache)
         hits, num_reranked = found.hits, found.num_reranked
+    is_uncached = loaded.cache is None or asked.mode == "lexical" or asked.embedding is not None
+    is_uncached = is_uncached or not loaded.searcher.has_encoder
     return _Found(
         _written(hits, asked),
         groups,
@@ -287,7 +304,7 @@ def _find_on_thread(loaded: LoadedIndex, deadline: float, asked: SearchRequest) 
         num_reranked,
         found.generation,
         found.stage_seconds,
-        None if loaded.cache is None or asked.mode == "lexical" else found.cached,
+        None if is_uncached else found.cached,
     )
 
 

@@ -51,9 +51,14 @@ _DOCUMENT = {
         "text": {"type": "string", "description": "Not blank, unless there is a title."},
         "title": {"type": ["string", "null"]},
         "metadata": {"type": ["object", "null"]},
+        "embedding": {
+            "type": "array",
+            "items": {"type": "number"},
+            "description": "The vector of the whole document, by the model of the index's vectors.",
+        },
     },
     "required": ["_id", "text"],
-    "description": 'an object with "_id", "text" and perhaps "title" and "metadata" '
+    "description": 'an object with "_id", "text" and perhaps "title", "embedding" and "metadata" '
     "(which has all further fields)",
 }
 

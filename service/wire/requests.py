@@ -108,6 +108,19 @@ FilterText = Annotated[
 """A filter in a query string."""
 
 
+EmbeddingNumbers = Annotated[
+    list[Any],
+    WithJsonSchema(
+        {
+            "type": "array",
+            "items": {"type": "number"},
+            "minItems": 1,
+            "description": "a list of numbers",
+        }
+    ),
+]
+"""An embedding; `SearchRequest` checks its numbers, since pydantic would report each bad one."""
+
 JSON_TEXT = WithJsonSchema({"type": "string", "contentMediaType": "application/json"})
 """An object in a query string."""
 
@@ -162,6 +175,11 @@ class RequestFields:
             max_length=limits.max_batch_queries,
             description=f"a list of 1 to {limits.max_batch_queries} texts",
         )
+        self.embeddings: Any = Field(
+            min_length=1,
+            max_length=limits.max_batch_queries,
+            description=f"a list of 1 to {limits.max_batch_queries} embeddings",
+        )
         self.timeout_ms: Any = _whole(1, limits.timeout_ms, "a whole number of milliseconds")
 
 
@@ -185,21 +203,31 @@ class SearchFields(RequestModel):
 
     if TYPE_CHECKING:  # `search_model` adds them, with all fields of `SearchRequest`
         queries: list[str]
+        embeddings: list[list[Any]]
         top_k: int
         cursor: str | None
         timeout_ms: int
 
-    def request(self, query: str) -> SearchRequest:
+    @property
+    def num_queries(self) -> int:
+        """How many searches a batch asks for."""
+        return max(len(self.queries), len(self.embeddings))
+
+    def request(self, query: str, embedding: list[Any] | None = None) -> SearchRequest:
         """The search that is asked for.
 
-        :raises InvalidRequestError: When two fields exclude each other.
+        :raises InvalidRequestError: When two fields exclude each other, or there is no query.
         """
         values = {name: value for name, value in vars(self).items() if name in OPTIONS}
         values.pop("query", None)
         if values.get("rerank") is not None:
             values["rerank"] = values["rerank"].top_n
+        if embedding is not None:
+            values["embedding"] = embedding
+        elif not query and values.get("embedding") is None:
+            raise self._missing("query", "an embedding")
         # Clients may send values that have no effect, as they always could.
-        if values["mode"] not in {None, "hybrid"}:
+        if values["mode"] not in {None, "hybrid"} or not query:
             values["weight"] = None
         if values.get("group_by") is None:
             values.pop("group_size", None)
@@ -214,14 +242,33 @@ class SearchFields(RequestModel):
         :raises InvalidRequestError: When a query cannot be searched, or two fields exclude each
             other.
         """
-        found = []
-        for number, query in enumerate(self.queries):
+        count, found = self.num_queries, list[SearchRequest]()
+        if not count:
+            raise self._missing("queries", "embeddings")
+        if self.queries and self.embeddings and len(self.queries) != len(self.embeddings):
+            raise InvalidRequestError(
+                "embeddings",
+                f"there are {len(self.queries)} queries, but {len(self.embeddings)} embeddings; "
+                "one for each query is expected",
+            )
+        none: list[list[Any] | None] = [None] * count
+        given = zip(self.queries or [""] * count, self.embeddings or none, strict=True)
+        for number, (query, embedding) in enumerate(given):
             try:
-                found.append(self.request(query))
+                found.append(self.request(query, embedding))
             except QueryError as error:
                 field = f"queries[{number}]"
                 raise InvalidRequestError(field, f"{field}: {error}") from error
+            except InvalidRequestError as error:
+                if error.field != "embedding":
+                    raise
+                field = f"embeddings[{number}]"
+                raise InvalidRequestError(field, f"{field}: {error}") from error
         return found
+
+    def _missing(self, name: str, other: str) -> InvalidRequestError:
+        expected = type(self).model_fields[name].description
+        return InvalidRequestError(name, f"{name} is missing; {expected} is expected, or {other}")
 
 
 def search_model(
@@ -237,9 +284,17 @@ def search_model(
     query: Any = Annotated[str, bounded.query]
     first: dict[str, Any]
     if of_batch:  # `requests` checks them, since many long ones would hold up the event loop
-        first = {"queries": (Annotated[list[query], bounded.queries], ...)}
-    else:
-        first = {"q" if of_link else "query": (Annotated[query, Searchable], ...)}
+        first = {
+            "queries": (Annotated[list[query], bounded.queries], Field(default_factory=list)),
+            "embeddings": (
+                Annotated[list[EmbeddingNumbers], bounded.embeddings],
+                Field(default_factory=list),
+            ),
+        }
+    elif of_link:
+        first = {"q": (Annotated[query, Searchable], ...)}
+    else:  # JSON Schema would call a default of "" too short
+        first = {"query": (Annotated[query, Searchable], Field(default_factory=str))}
     rerank: Any = create_model(
         "BoundedRerank",
         __base__=RequestModel,
@@ -261,11 +316,19 @@ def search_model(
             ),
         ),
         "group_size": (counted, _default("group_size")),
+        "embedding": (
+            EmbeddingNumbers,
+            Field(
+                default_factory=lambda: None,
+                description="a list of as many numbers as an embedding of the index has",
+            ),
+        ),
     }
+    left_out = {"query", "embedding"} if of_link else {"query"}
     further: dict[str, Any] = {
         option: within_limits.get(option) or _field(option)
         for option, about in OPTIONS.items()
-        if option != "query" and not (of_batch and about.single)
+        if option not in left_out and not (of_batch and about.single)
     }
     if not of_batch:
         further["cursor"] = (

@@ -1,6 +1,8 @@
 """`swiftlet search`: the hits for one query."""
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -26,8 +28,15 @@ _SHOWN_CHARACTERS = 300
 @takes(fields=PRINTED)
 def search(
     index: IndexPlace,
-    query: Annotated[str, typer.Argument(help="The text of the query.", metavar="QUERY")],
+    query: Annotated[str, typer.Argument(help="The text of the query.", metavar="[QUERY]")] = "",
     top_k: Annotated[int, typer.Option("--top-k", "-k", min=1, help="Documents to return.")] = 10,
+    embedding: Annotated[
+        Path | None,
+        typer.Option(
+            help="The query's embedding, in a .npy file or a JSON list: instead of a query, or of "
+            "its meaning."
+        ),
+    ] = None,
     reranker: RerankerOption = None,
     encoder: QueryEncoderOption = None,
     precision: PrecisionOption = None,
@@ -38,7 +47,8 @@ def search(
     from swiftlet.search.opening import open_searcher
     from swiftlet.search.request import SearchRequest, check_rerank
 
-    request = SearchRequest(query, top_k=top_k, **request_fields(fields))
+    numbers = None if embedding is None else _numbers(embedding)
+    request = SearchRequest(query, top_k=top_k, embedding=numbers, **request_fields(fields))
     check_rerank(request.rerank, reranker)
     with open_searcher(index, encoder=encoder, precision=precision, reranker=reranker) as searcher:
         result = searcher.search(request)
@@ -53,6 +63,23 @@ def search(
         + ", ".join(f"{name} {1000 * seconds:.2f}" for name, seconds in stages),
         style="dim",
     )
+
+
+def _numbers(path: Path) -> Any:
+    """What a file holds that should be an embedding."""
+    import numpy as np
+
+    from swiftlet.errors import InvalidArgumentError
+
+    try:
+        if path.suffix == ".npy":
+            return np.squeeze(np.load(path, allow_pickle=False))
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InvalidArgumentError(
+            f"{path} is neither a .npy file nor a list of numbers in JSON: {reason}"
+        ) from error
 
 
 def _print_hits(hits: "Sequence[Hit]", first_rank: int) -> None:

@@ -18,7 +18,10 @@ from swiftlet.corpora.identifiers import check_id
 from swiftlet.corpora.lines import LineError, wrong_columns
 from swiftlet.errors import shown
 from swiftlet.text import has_lone_surrogate
-from swiftlet.types import Document, Query, Section
+from swiftlet.types import Document, EmbeddedDocument, Query, Section
+
+EMBEDDING = "embedding"
+"""The field with the vector of a document, which is never metadata."""
 
 LONGEST_METADATA = 1 << 20
 """The most characters of a document's metadata, as JSON; each hit of an answer has them."""
@@ -35,7 +38,7 @@ def document_from_json(line: str, fields: Fields | None = None) -> Document:
 
     :raises LineError: When the line is no such object.
     """
-    record = _object(line)
+    record = record_of(line)
     document = _from_fields(record, fields)
     if len(line) > LONGEST_METADATA:
         _check_length(document.metadata)
@@ -45,7 +48,8 @@ def document_from_json(line: str, fields: Fields | None = None) -> Document:
 def _from_fields(record: dict[str, Any], fields: Fields | None) -> Document:
     """A document from an id, "text" and optionally "title" and "metadata"; empties `record`.
 
-    The id is the first existing field of "_id", "id" and "document_id". All further fields become
+    The id is the first existing field of "_id", "id" and "document_id". A list of numbers in
+    "embedding" is the document's vector; it may have no text then. All further fields become
     metadata; if "metadata" has the same name, its value is kept. A blank "text" is accepted if
     there is a title: then the title alone is the document.
 
@@ -62,10 +66,15 @@ def _from_fields(record: dict[str, Any], fields: Fields | None) -> Document:
     title = record.pop("title", None)
     if title is None:
         title = ""
-    text = _pop_text(record)
+    embedding = record.pop(EMBEDDING) if _is_embedding(record.get(EMBEDDING)) else None
+    text = _pop_text(record) if embedding is None or "text" in record else ""
     if not isinstance(title, str):
         raise LineError(f'"title" is {_type_name(title)}, not a string')
     title = title if title.strip() else ""
+    if embedding is not None:
+        return EmbeddedDocument(
+            document_id, text, title, {**record, **metadata}, embedding=embedding
+        )
     if not title and not text.strip():
         raise LineError(f"the document {shown(document_id)} has neither text nor title")
     return Document(document_id, text, title, {**record, **metadata})
@@ -83,6 +92,8 @@ def document_from_row(row: object, fields: Fields | None = None) -> Document:
         document = _from_fields(filled, fields)
     elif isinstance(row, Document):
         known = {"id": row.document_id, "text": row.text, "title": row.title}
+        if isinstance(row, EmbeddedDocument):
+            known[EMBEDDING] = row.embedding
         document = _from_fields({**known, "metadata": row.metadata}, None)
         _check_sections(row.sections, len(row.text))
         document = replace(document, sections=row.sections)
@@ -106,7 +117,7 @@ def query_from_json(line: str) -> Query:
 
     :raises LineError: When the line is no such object.
     """
-    record = _object(line)
+    record = record_of(line)
     query_id = _pop_id(record, _QUERY_ID_FIELDS, "query id")
     return query(query_id, _pop_text(record))
 
@@ -116,7 +127,7 @@ def query_text_from_json(line: str) -> str:
 
     :raises LineError: When the line is no such object.
     """
-    record = _object(line)
+    record = record_of(line)
     if "text" not in record and "query" in record:
         record["text"] = record.pop("query")
     return query("without an id", _pop_text(record)).text
@@ -183,7 +194,11 @@ def _pop_text(record: dict[str, Any]) -> str:
     return text
 
 
-def _object(line: str) -> dict[str, Any]:
+def record_of(line: str) -> dict[str, Any]:
+    """The JSON object of a line.
+
+    :raises LineError: When the line is none, or it is nested too deeply.
+    """
     try:
         record = FINITE_JSON.decode(line)
     except json.JSONDecodeError as error:
@@ -315,6 +330,16 @@ def _check_sections(sections: tuple[Section, ...], length: int) -> None:
         raise LineError(
             f"the sections {shown(spans)} are not in order within the text's {length} characters"
         )
+
+
+def _is_embedding(value: object) -> bool:
+    if isinstance(value, np.ndarray):
+        return value.ndim == 1 and value.size > 0 and value.dtype.kind in "fiu"
+    return (
+        isinstance(value, list | tuple)
+        and len(value) > 0
+        and all(isinstance(each, float) or type(each) is int for each in value)
+    )
 
 
 def _type_name(value: object) -> str:

@@ -72,10 +72,10 @@ def parse_table(
 
 
 def _rows(file: Path) -> Iterator[Row | LineError]:
-    return (row for batch in _batches(file) for row in rows_of(batch, file))
+    return (row for batch in batches_of(file) for row in rows_of(batch, file))
 
 
-def _batches(file: Path) -> Iterator[Any]:
+def batches_of(file: Path) -> Iterator[Any]:
     """The record batches of a file of Parquet or Arrow."""
     with extra("arrow"):
         import pyarrow
@@ -93,6 +93,20 @@ def _batches(file: Path) -> Iterator[Any]:
                 yield from _parts(pyarrow.ipc.open_stream(source))
             else:
                 yield from _parts(map(reader.get_batch, range(reader.num_record_batches)))
+
+
+def count_rows(file: Path) -> int:
+    """The number of rows of a file of Parquet or Arrow.
+
+    :raises CollectionError: When it cannot be read.
+    """
+    with extra("arrow"):
+        import pyarrow
+        import pyarrow.parquet
+    if file.suffix.lower() == PARQUET:
+        with read_errors(file, pyarrow.ArrowException):
+            return int(pyarrow.parquet.read_metadata(file).num_rows)
+    return sum(batch.num_rows for batch in batches_of(file))
 
 
 def _parts(batches: Iterator[Any]) -> Iterator[Any]:

@@ -25,15 +25,25 @@ class VectorBlock:
 class VectorSource(Protocol):
     """Rows with vectors, in an order that stays; a row is a passage."""
 
-    name: str
-    """What a message calls it: a file, or an address without its password."""
+    @property
+    def name(self) -> str:
+        """What a message calls it: a file, or an address without its password."""
+        ...
 
-    dim: int
-    metric: Metric | None
-    """None where the source does not say."""
+    @property
+    def dim(self) -> int:
+        """The numbers of each vector."""
+        ...
 
-    num_rows: int | None
-    """None where the source cannot count them beforehand."""
+    @property
+    def metric(self) -> Metric | None:
+        """None where the source does not say."""
+        ...
+
+    @property
+    def num_rows(self) -> int | None:
+        """None where the source cannot count them beforehand."""
+        ...
 
     def blocks(self, first: int = 0) -> Iterator[VectorBlock]:
         """All rows from the row `first` on, counted from 0; some thousand are in memory.

@@ -15,6 +15,7 @@ from swiftlet.index.documents.split import SplitDocument, stored_documents
 from swiftlet.index.documents.writer import StoredCorpus
 from swiftlet.index.vectors import open_index
 from swiftlet.index.vectors.embeddings_file import EmbeddingsFile
+from swiftlet.index.vectors.vector_index import Mask
 from swiftlet.manifest import Manifest
 from swiftlet.progress import Progress
 from swiftlet.types import Embeddings, Passage
@@ -81,9 +82,14 @@ class Contents(EncodedCorpus):
                 fields = new.document_id, new.text, new.title, new.metadata, new.sections
                 yield SplitDocument(*fields, change.passages)
 
+    @property
+    def kept(self) -> Mask:
+        """Which passages of the base no change touches; after `documents`."""
+        return np.frombuffer(self._kept, dtype=bool)
+
     @override
     def embeddings(self) -> Iterator[Embeddings]:
-        rows = np.flatnonzero(np.frombuffer(self._kept, dtype=bool))
+        rows = np.flatnonzero(self.kept)
         for start in range(0, len(rows), _BLOCK_ROWS):
             yield self._index.embeddings(rows[start : start + _BLOCK_ROWS])
         changes = self._changes.newest(self.last)

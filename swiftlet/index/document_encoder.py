@@ -10,6 +10,11 @@ from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.errors import ArtefactError
 from swiftlet.manifest import read_manifest
 
+
+class MissingEncoderError(ArtefactError):
+    """An index was made of vectors, and no encoder is known."""
+
+
 PLACE = "encoder_place"
 """The detail with the directory of an encoder that does not ship."""
 
@@ -25,8 +30,15 @@ def document_encoder_of(details: Mapping[str, Any]) -> Path:
     """The document encoder of an index: where it was at the build, or else one that ships.
 
     :param details: Those of the index's manifest.
+    :raises MissingEncoderError: When the index was made of vectors alone.
     :raises ArtefactError: When it is no longer there.
     """
+    if not (details["encoder"] or details["encoder_fingerprint"] or PLACE in details):
+        raise MissingEncoderError(
+            "the index was made of vectors without an encoder, so no text of a document can be "
+            'encoded: give each document its vector in the field "embedding", or adopt the vectors '
+            "with --encoder, the encoder that made them"
+        )
     if PLACE not in details:
         wanted = details["encoder_fingerprint"]
         shipped = sorted(each.parent for each in SHIPPED.glob("*/manifest.json"))

@@ -10,7 +10,7 @@ from swiftlet import disk
 from swiftlet.address import Address
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER, DOCUMENT_ENCODER_FOLDER, QUERY_ENCODER_FOLDER
 from swiftlet.errors import ArtefactError
-from swiftlet.index.document_encoder import PLACE, document_encoder_of
+from swiftlet.index.document_encoder import PLACE, MissingEncoderError, document_encoder_of
 from swiftlet.index.server import server_at
 from swiftlet.manifest import FILE_NAME, Manifest, describe_files, read_manifest, write_manifest
 
@@ -45,6 +45,14 @@ def query_encoder_of(index: Path | Address) -> Path:
             "the query encoder of its pair with --encoder (in the service by SWIFTLET_ENCODER)"
         )
     return documents
+
+
+def query_encoder_if_any(index: Path | Address) -> Path | None:
+    """As `query_encoder_of`, but None if the index was made of vectors alone."""
+    try:
+        return query_encoder_of(index)
+    except MissingEncoderError:
+        return None
 
 
 def put_query_encoder(encoder: Path, index: Path, details: Mapping[str, Any]) -> Manifest:

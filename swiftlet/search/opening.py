@@ -3,7 +3,7 @@
 from swiftlet.arguments import StrPath, path_of, place_of, whole_number
 from swiftlet.encoders.encoder import Precision, directory_of
 from swiftlet.encoders.reranker import OnnxReranker
-from swiftlet.index.query_encoder import query_encoder_of
+from swiftlet.index.query_encoder import query_encoder_if_any
 from swiftlet.search.searcher import Searcher
 
 
@@ -21,6 +21,7 @@ def open_searcher(
         postgresql://HOST:PORT/DATABASE/TABLE.
     :param encoder: The directory of a query encoder of the index's embedding space; None takes the
         index's own encoder, or the encoder that ships for it, or the document encoder's pair.
+        An index that was made of vectors alone has none, and finds by embeddings and by words.
     :param precision: The encoder's model; None takes the encoder's default.
     :param reranker: The directory of a re-ranker, for searches with `rerank`.
     :param readers: How many threads will search at once.
@@ -31,6 +32,6 @@ def open_searcher(
     """
     readers = whole_number("readers", readers, least=1)
     place = place_of("index", index)
-    found = directory_of(encoder) or query_encoder_of(place)
+    found = directory_of(encoder) or query_encoder_if_any(place)
     loaded = None if reranker is None else OnnxReranker.load(path_of("reranker", reranker))
     return Searcher.open(place, found, precision=precision, reranker=loaded, readers=readers)

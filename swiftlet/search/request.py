@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cache, partial
 from math import inf
+from numbers import Real
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from swiftlet.arguments import Option, check_values, number, one_of, options_of
@@ -34,8 +35,12 @@ DEFAULT_WEIGHT = 0.72
 DEFAULT_GROUP_SIZE = 3
 
 
+LONGEST_EMBEDDING = 16_384
+"""Numbers of a query's embedding; the widest encoders have 4,096."""
+
+
 class RequestConflictError(InvalidArgumentError):
-    """Two fields of a request exclude each other; `field` is the one to change."""
+    """A field of a request fits no other field, or not the index; `field` is the one to change."""
 
     def __init__(self, name: str, sentence: str) -> None:
         super().__init__(sentence)
@@ -81,15 +86,55 @@ def _name(name: str, value: Any) -> str:
     return value
 
 
+def check_embedding(name: str, value: object) -> tuple[float, ...]:
+    """The numbers of an embedding, of a list, a tuple or an array (dim,).
+
+    :raises RequestConflictError: When it is none, or a number is not finite, or all are zero.
+    """
+    import numpy as np
+
+    if callable(to_list := getattr(value, "tolist", None)):
+        value = to_list()
+    expected = f"a list of 1 to {LONGEST_EMBEDDING:,} numbers is expected"
+    if not isinstance(value, list | tuple):
+        raise RequestConflictError(name, f"{name} is {shown(value)}, but {expected}")
+    if not 0 < len(value) <= LONGEST_EMBEDDING:
+        raise RequestConflictError(name, f"{name} has {len(value):,} numbers, but {expected}")
+    for kind in {*map(type, value)}:
+        if kind is bool or not issubclass(kind, Real):
+            place = [*map(type, value)].index(kind)
+            problem = f"{name}[{place}] is {shown(value[place])}, but a number is expected"
+            raise RequestConflictError(name, problem)
+    try:
+        found = np.array(value, np.float64)
+    except OverflowError:  # a whole number of hundreds of digits
+        raise RequestConflictError(name, f"{name} has a number beyond 1e17: {expected}") from None
+    sizes = np.abs(found)
+    if len(bad := np.flatnonzero(~(sizes < _TOO_LARGE))):  # NaN is not less than anything
+        raise RequestConflictError(
+            name,
+            f"{name}[{bad[0]}] is {found[bad[0]]:g}, but a number from -1e17 to 1e17 is expected",
+        )
+    if sizes.max() < _TOO_SMALL:
+        raise RequestConflictError(
+            name, f"{name} has only zeros, and so no direction: give another one"
+        )
+    return tuple(found.tolist())
+
+
+_TOO_LARGE, _TOO_SMALL = 1e17, 1e-17
+"""Sums of squares of larger numbers may be beyond a float32, and squares of smaller ones are 0."""
+
+
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
     """A search that is asked for. Its values are checked when it is made.
 
-    Searches for a `query` find the min(`top_k`, number of documents) best documents. HTTP, the
-    command line, evaluation and cursors derive their fields from these; a stage of a search reads
-    its field from here.
+    Searches for a `query`, or for its `embedding`, find the min(`top_k`, number of documents) best
+    documents. HTTP, the command line, evaluation and cursors derive their fields from these; a
+    stage of a search reads its field from here. A search without a query is dense.
 
-    :raises QueryError: When the query is blank or not valid text.
+    :raises QueryError: When the query is blank or not valid text, or missing.
     :raises FilterError: When the filter is malformed.
     :raises InvalidArgumentError: When a value is out of its range, or two fields exclude each
         other.
@@ -97,7 +142,7 @@ class SearchRequest:
 
     query: Annotated[
         str, SearchOption("The text of the query.", lambda _, value: check_query(value))
-    ]
+    ] = ""
     _: KW_ONLY
     top_k: Annotated[int, SearchOption("Documents to return.", least=1, ranks=False)] = 10
     offset: Annotated[
@@ -191,9 +236,26 @@ class SearchRequest:
             single=True,
         ),
     ] = DEFAULT_GROUP_SIZE
+    embedding: Annotated[
+        tuple[float, ...] | None,
+        SearchOption(
+            "The embedding of the query, instead of a query; a hybrid search takes both.",
+            check_embedding,
+            printed=False,
+            single=True,
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
         check_values(self)
+        if self.embedding is None:
+            check_query(self.query)
+        elif not self.query:
+            self._check_without_query()
+        elif self.mode == "lexical":
+            raise RequestConflictError(
+                "embedding", 'mode is "lexical", which takes no embedding: leave out one of the two'
+            )
         if self.fusion != "weighted" and (self.weight is not None or self.offset):
             # The ranks, and so the order, depend on how many documents are asked for.
             name = "offset" if self.weight is None else "weight"
@@ -225,6 +287,20 @@ class SearchRequest:
                     name, f"{name} is {value}, but groups {reason}: give either {name} or group_by"
                 )
 
+    def _check_without_query(self) -> None:
+        needed = {
+            "mode": self.mode in {"hybrid", "lexical"},
+            "highlight": self.highlight == "words",
+            "rerank": self.rerank is not None,
+        }
+        for name in (name for name, is_needed in needed.items() if is_needed):
+            raise RequestConflictError(
+                name,
+                f"{name} is {shown(getattr(self, name))}, which needs the words of a query: give "
+                f"the query, too, or leave out {name}",
+            )
+        object.__setattr__(self, "mode", "dense")
+
     @property
     def least_score(self) -> float:
         """The score that documents have at least."""
@@ -237,6 +313,8 @@ class SearchRequest:
             index.
         """
         values = {name: getattr(self, name) for name in _RANKING}
+        if self.embedding is None:  # cursors of earlier versions know none
+            del values["embedding"]
         values["mode"], values["filter"] = mode, self.filter or _no_filter()
         values["weight"] = weight if mode == "hybrid" else None
         return _JSON.encode(values)

@@ -8,9 +8,12 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Self
 
+import numpy as np
+
 from swiftlet.address import Address
 from swiftlet.arguments import made, number
 from swiftlet.encoders.encoder import Encoder, OnnxEncoder, Precision
+from swiftlet.encoders.missing import NO_ENCODER, MissingEncoder
 from swiftlet.encoders.reranker import Reranker
 from swiftlet.errors import (
     ChangedMeanwhileError,
@@ -23,9 +26,16 @@ from swiftlet.index.columns.filters import Every, Filter, parse_filter
 from swiftlet.index.directory import IndexDirectory
 from swiftlet.index.parts import IndexSource, SearchParts
 from swiftlet.index.server import server_at
+from swiftlet.index.vectors.dense_scale import DenseScale, dense_scale_of
 from swiftlet.manifest import Manifest, check_embedding_spaces, read_manifest
 from swiftlet.search.groups import GroupedResult, KeptEmbeddings, find_groups
-from swiftlet.search.request import DEFAULT_WEIGHT, MODES, Mode, SearchRequest
+from swiftlet.search.request import (
+    DEFAULT_WEIGHT,
+    MODES,
+    Mode,
+    RequestConflictError,
+    SearchRequest,
+)
 from swiftlet.search.stages import STAGES
 from swiftlet.search.stages.state import (
     EmbeddingCache,
@@ -35,7 +45,7 @@ from swiftlet.search.stages.state import (
     depth_and_candidates,
     due_at,
 )
-from swiftlet.types import Document, SearchResult
+from swiftlet.types import Document, Embeddings, SearchResult
 
 _ATTEMPTS = 3
 """How often a search is tried if its documents are deleted meanwhile."""
@@ -62,6 +72,7 @@ class Searcher:
     encoder: Encoder
     index_manifest: Manifest
     _generation: Generation
+    _scale: DenseScale | None
 
     problem = ""
     """Why searches would find nothing or something wrong now, if `refresh` has found that out."""
@@ -90,13 +101,15 @@ class Searcher:
     def open(
         cls,
         index: Path | Address,
-        encoder_directory: Path,
+        encoder_directory: Path | None,
         *,
         precision: Precision | None = None,
         reranker: Reranker | None = None,
         readers: int = 1,
     ) -> "Searcher":
         """Open an index with the query encoder in `encoder_directory`; verifies every file of both.
+
+        Without one, texts are searched by their words alone.
 
         :param index: A directory, or the address of an index on a server.
         :param reranker: What searches with `rerank` are re-ranked by.
@@ -107,10 +120,18 @@ class Searcher:
         :raises IndexServerError: When the server of an address does not answer.
         :raises InvalidArgumentError: When there is no such collection.
         """
-        of_encoder = read_manifest(encoder_directory, "encoder")
-        if isinstance(index, Path):  # the quick check comes first
-            check_embedding_spaces(of_encoder, read_manifest(index, "index"))
-        encoder = OnnxEncoder.load(encoder_directory, precision=precision, role="query")
+        encoder: OnnxEncoder | MissingEncoder
+        if encoder_directory is None:
+            encoder = MissingEncoder(
+                read_manifest(index, "index")
+                if isinstance(index, Path)
+                else server_at(index).manifest(index)
+            )
+        else:
+            of_encoder = read_manifest(encoder_directory, "encoder")
+            if isinstance(index, Path):  # the quick check comes first
+                check_embedding_spaces(of_encoder, read_manifest(index, "index"))
+            encoder = OnnxEncoder.load(encoder_directory, precision=precision, role="query")
         source: IndexSource
         if isinstance(index, Path):
             source = IndexDirectory(index, encoder, readers=readers)
@@ -154,8 +175,9 @@ class Searcher:
             facets = manifest.details.get("facets", ()) if parts.counts_values else ()
             fields = {
                 "weight": number("weight", weight, least=0, most=1),
-                "modes": MODES if parts.lexical is not None else ("dense",),
+                "modes": self._modes(parts),
                 "facet_fields": tuple(facets),
+                "_scale": dense_scale_of(manifest),
                 "encoder": parts.encoder,
                 "index_manifest": manifest,
                 "_checked": manifest,
@@ -164,6 +186,17 @@ class Searcher:
         fields["_generation"] = Generation(generation, parts, self._stages)
         fields["_behind"] = False
         vars(self).update(fields)  # when nothing can fail any more
+
+    def _modes(self, parts: SearchParts) -> tuple[Mode, ...]:
+        if parts.lexical is None:
+            return ("dense",)
+        by_words_first: tuple[Mode, ...] = ("lexical", "hybrid", "dense")
+        return by_words_first if isinstance(parts.encoder, MissingEncoder) else MODES
+
+    @property
+    def has_encoder(self) -> bool:
+        """Whether a text can become an embedding."""
+        return not isinstance(self.encoder, MissingEncoder)
 
     @property
     def seconds_between_looks(self) -> float:
@@ -207,20 +240,21 @@ class Searcher:
 
     def search(
         self,
-        query: str | SearchRequest,
+        query: str | SearchRequest = "",
         top_k: int = 10,
         *,
         deadline: float = inf,
         cache: EmbeddingCache | None = None,
         **options: Any,
     ) -> SearchResult:
-        """The min(top_k, number of documents) best documents for `query`; ties go by document_id.
+        """The min(top_k, number of documents) best documents for a query; ties go by document_id.
 
         With a filter, only documents that pass it count. A lexical search gives only documents
         that share a word with the query. A result can be continued: the next `top_k` documents
         follow with `offset` = `top_k`.
 
-        :param query: A text, or a whole request.
+        :param query: A text, or a whole request. With `embedding` (dim,), the query's place in
+            the index's space, it may be left out.
         :param options: Further fields of `SearchRequest`: docs/search.md describes each.
         :param deadline: The time of `perf_counter` at which the answer is due: the re-ranker ends
             before, and documents that it has not scored follow in the order that they had. A server
@@ -240,7 +274,7 @@ class Searcher:
 
     def search_groups(
         self,
-        query: str | SearchRequest,
+        query: str | SearchRequest = "",
         top_k: int = 10,
         *,
         deadline: float = inf,
@@ -268,10 +302,10 @@ class Searcher:
     def ranking(self, request: SearchRequest) -> str:
         """The JSON of what decides which documents a request finds, and in which order."""
         weight = self.weight if request.weight is None else request.weight
-        return request.ranking(self.mode_of(request.mode), weight)
+        return request.ranking(self._mode_of(request), weight)
 
     def mode_of(self, asked: Mode | None) -> Mode:
-        """The mode of a search that asks for one, or leaves it to the index.
+        """The mode of a search for a text that asks for one, or leaves it to the index.
 
         :raises InvalidArgumentError: When the index cannot be searched in it.
         """
@@ -282,10 +316,38 @@ class Searcher:
             )
         return asked or self.modes[0]
 
+    def _mode_of(self, request: SearchRequest) -> Mode:
+        if request.mode is None and request.embedding is not None and "hybrid" in self.modes:
+            return "hybrid"
+        return self.mode_of(request.mode)
+
+    def embedding_of(self, request: SearchRequest) -> Embeddings | None:
+        """The embedding (dim,) that a request gives, as the index compares it.
+
+        :raises RequestConflictError: When it is of another width than the index's, or there is
+            neither an embedding nor an encoder.
+        """
+        if request.embedding is None:
+            if not self.has_encoder and self._mode_of(request) != "lexical":
+                raise RequestConflictError("query", NO_ENCODER)
+            return None
+        manifest = self.index_manifest
+        if len(request.embedding) != manifest.dim:
+            raise RequestConflictError(
+                "embedding",
+                f"embedding has {len(request.embedding):,} numbers, but those of the index have "
+                f"{manifest.dim:,}: give one by the model that its documents were encoded by",
+            )
+        found = np.array(request.embedding)
+        if manifest.normalised:
+            found /= np.abs(found).max()  # else small numbers have squares of zero
+            found /= np.linalg.norm(found)
+        return found.astype(np.float32)
+
     def _search(
         self, request: SearchRequest, deadline: float, cache: EmbeddingCache | None
     ) -> SearchResult:
-        mode = self.mode_of(request.mode)
+        mode, embedding = self._mode_of(request), self.embedding_of(request)
         if request.highlight == "words" and "lexical" not in self.modes:
             raise InvalidArgumentError(
                 "highlight is 'words', but the index has no words: build it again with a language, "
@@ -315,7 +377,10 @@ class Searcher:
                 num_wanted=request.offset + request.top_k,
                 depth=depth,
                 reranking=reranking,
+                scale=self._scale,
             )
+            if embedding is not None:
+                search.embedding = embedding
             try:
                 with due_at(deadline):
                     return generation.search(search)

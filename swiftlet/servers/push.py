@@ -17,14 +17,15 @@ from swiftlet.errors import (
     InvalidArgumentError,
     StorageError,
 )
-from swiftlet.index.building.assembly import span_of
 from swiftlet.index.building.settings import names_of
 from swiftlet.index.building.shards import Shards
+from swiftlet.index.building.space import span_of
 from swiftlet.index.document_encoder import load_document_encoder
 from swiftlet.index.documents.passages import encoder_text
 from swiftlet.index.lexical import DEFAULT_LANGUAGE
 from swiftlet.index.server import server_at
 from swiftlet.index.vectors.tuning import NEAR, TARGET
+from swiftlet.manifest import METRIC
 from swiftlet.progress import Progress, Silence
 from swiftlet.servers.sources import Source, source_of
 from swiftlet.servers.state import COMPLETE, WRONG, manifest_text
@@ -107,6 +108,11 @@ def push(
     if source.manifest.vectors > 1:
         raise InvalidArgumentError(
             f"a passage has {source.manifest.vectors} vectors there, but one on {engine.engine}"
+        )
+    if not source.manifest.normalised or source.manifest.metric != METRIC:
+        raise InvalidArgumentError(
+            f"the index compares by {source.manifest.metric} of vectors of any length, but servers "
+            "are searched by cosine: search the index directory, or adopt its vectors as cosine"
         )
     loaded = load_document_encoder(source.manifest.details, directory).reading("query")
     target = engine(address)

@@ -23,6 +23,12 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
             fields["filter"] = known if isinstance(chosen, dict) else json.dumps(known)
         if "ids" in fields:  # either ids or a filter
             fields.pop("filter", None)
+        # There is a query, or an embedding with as many numbers as those of the index.
+        several = case.path == "/search/batch"
+        searches = case.method == "POST" and (several or case.path == "/search")
+        if searches and case.meta.generation.mode.is_positive:
+            fields.pop("embeddings" if several else "embedding", None)
+            fields.setdefault(*(("queries", ["bread"]) if several else ("query", "bread")))
         # A cursor comes from an answer, and groups have no pages.
         fields.pop("cursor", None)
         if fields.get("group_by") is not None:
@@ -46,9 +52,10 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
                 case.body.pop("documents" if name == "texts" else "texts", None)
                 case.body[name] = case.body.get(name) or ["a text"]
         elif isinstance(documents := case.body.get("documents"), list):
-            # Ids are not blank and come once; a document has a text, or a title.
+            # Ids are not blank and come once; a document has a text, or a title. An embedding has
+            # as many numbers as those of the index.
             case.body["documents"] = [
-                {**each, "_id": f"{number}", "text": f"Text {number}."}
+                {**each, "_id": f"{number}", "text": f"Text {number}.", "embedding": None}
                 if isinstance(each, dict) and case.meta.generation.mode.is_positive
                 else each
                 for number, each in enumerate(documents)

@@ -105,7 +105,7 @@ def check(answer: httpx.Response, status: int, field: str | None, sentence: str)
         (
             "cursor",
             '"7.01234567.0123456789abcdef"',
-            "search; give it with the query, min_score, mode, weight, filter, fusion, rerank of",
+            "search; give it with the query, min_score, mode, weight, filter, fusion, rerank, embe",
         ),
         ("cursor", '"7.x","offset":7', "offset is 7, but a cursor has an offset of its own: g"),
         ("cursor", '"7.x","group_by":"topic"', "but groups have no pages: give either cursor"),
@@ -153,7 +153,8 @@ def test_a_bad_value_of_a_search_is_refused_in_one_sentence(
         ("/search/batch", '{"queries":["a"],"mode":""}', 422, "mode", f'mode is ""; {MODES}'),
         ("/search/batch", '{"queries":["a"],"fusion":"rrf","weight":1}', 422, "fusion", "weight"),
         ("/search/batch", '{"queries":["a"],"filter":{"no":1}}', 422, "filter", "names 'no'"),
-        ("/search/batch", '{"query":"a"}', 422, "queries", "queries is missing"),
+        ("/search/batch", '{"query":"a"}', 422, "query", "no field query"),
+        ("/search/batch", '{"top_k":1}', 422, "queries", "queries is missing"),
         ("/search/batch", '{"queries":[%s"a"],"top_k":1000}' % ('"a",' * 63), 422, "top_k",
          "64 queries ask for 64000 documents; at most 10000"),
         ("/v1/embeddings", r'{"input":"\ud83d"}', 422, "input[0]", "surrogate pair"),

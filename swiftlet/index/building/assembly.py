@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from swiftlet.encoders.encoder import OnnxEncoder
-from swiftlet.encoders.encoding import encode_texts
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.index.building.draft import describe
 from swiftlet.index.building.embeddings import NewCorpus
+from swiftlet.index.building.space import Space
 from swiftlet.index.columns.columns import COLUMN_FILES, COLUMNS_FOLDER, Columns, write_columns
 from swiftlet.index.columns.facets import check_facets
 from swiftlet.index.contents import EncodedCorpus
@@ -22,6 +21,7 @@ from swiftlet.index.lexical.analysis import ANALYSIS, VERSION
 from swiftlet.index.lexical.index import LEXICAL_FOLDER
 from swiftlet.index.lexical.writer import write_lexical_index
 from swiftlet.index.vectors import index_details, of_vectors
+from swiftlet.index.vectors.dense_scale import measured_scale
 from swiftlet.index.vectors.embeddings_file import EmbeddingsFile
 from swiftlet.index.vectors.tuning import (
     TARGET,
@@ -39,10 +39,6 @@ from swiftlet.types import Embeddings
 _ADDED_ROWS = 65_536
 _SAMPLE_QUERIES = 1_000
 _SAMPLE_QUERIES_PER_PASSAGE = 4
-_FEWEST_WORDS = 5
-_MOST_WORDS = 12
-# The encoder reads about this number of characters of a truncated document.
-_LONGEST_CHARACTERS = 2_000
 _NOISE = 0.0045  # the standard error of 99% of 500 queries
 _SEED = 0
 FOUND = "recall@10 within 1%"
@@ -51,9 +47,10 @@ FOUND = "recall@10 within 1%"
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """An empty vector index that has learned from `num_passages` passages how to code embeddings.
+    """A vector index that has learned from `num_passages` passages how to code embeddings.
 
-    `found` is the share of passages near enough among the first ten that it found then.
+    It is empty, or has the embeddings already. `found` is the share of passages near enough among
+    the first ten that it found then.
     """
 
     index: VectorIndex
@@ -71,7 +68,7 @@ class Assembly:
     `details` are the manifest's details that do not depend on the parts.
     """
 
-    encoder: OnnxEncoder
+    space: Space
     engine: type[Engine]
     factory: str | None
     language: str | None
@@ -87,12 +84,14 @@ class Assembly:
         source: EncodedCorpus | NewCorpus,
         file: EmbeddingsFile,
         trained: Callable[[int], Trained | None] = lambda _: None,
+        also: Callable[[StoredCorpus, Embeddings], Sequence[str]] = lambda *_: (),
     ) -> Manifest:
         """Write all parts into the empty directory `artefact`, the manifest last.
 
         :param file: A file for the embeddings of all passages.
         :param trained: Gives an index that may be used for a number of passages. It is not used if
             it finds fewer of the nearest passages than it did.
+        :param also: Writes further files into `artefact`, and gives their names.
         :raises CollectionError: When the corpus is bad.
         :raises InvalidArgumentError: When no document has one of the `facets`.
         :raises StorageError: When the file system refuses.
@@ -108,7 +107,8 @@ class Assembly:
             index, details = self._index(corpus, embeddings, trained(len(embeddings)), bool(words))
             index.save(artefact / index.file_name)
             save_array(artefact / PASSAGE_TO_DOCUMENT_FILE, corpus.passage_to_document)
-            files = [index.file_name, DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE, *words]
+            files = [*index.files, DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE, *words]
+            files += also(corpus, embeddings)
             files += [f"{COLUMNS_FOLDER}/{name}" for name in COLUMN_FILES]
             details = {
                 **self.details,
@@ -116,7 +116,9 @@ class Assembly:
                 ANALYSIS: self.analysis,
                 **details,
             }
-            return describe(artefact, "index", self.encoder, files, corpus, details)
+            if not self.space.is_cosine:  # a merge keeps it
+                details.setdefault("dense_scale", measured_scale(embeddings))
+            return describe(artefact, "index", self.space, files, corpus, details)
 
     def _index_words(self, corpus: StoredCorpus, columns: Columns, artefact: Path) -> list[str]:
         """Write the lexical index, if there is a language; the names of its files."""
@@ -135,7 +137,7 @@ class Assembly:
             artefact / LEXICAL_FOLDER,
             passages(),
             self.language,
-            self.encoder.tokenizer,
+            self.space.tokenizer,
             self.analysis,
         )
         return [f"{LEXICAL_FOLDER}/{name}" for name in names]
@@ -152,9 +154,9 @@ class Assembly:
             measured = self._fill(trained.index, embeddings, corpus, hybrid=hybrid)
             if measured[FOUND] >= min(trained.found, TARGET) - _NOISE:
                 return trained.index, self._details(trained, measured)
-        size, dim, vectors = len(embeddings), self.encoder.dim, self.encoder.manifest.vectors
+        size, dim, vectors = len(embeddings), self.space.dim, self.space.vectors
         factory = self.factory or self.engine.default_factory(size * vectors, dim)
-        index = of_vectors(self.engine.create(factory, dim), vectors)
+        index = of_vectors(self.engine.create(factory, dim, self.space.metric), vectors)
         self.progress.begin("Training the index", None)
         sample = np.random.default_rng(_SEED).choice(size, index.training_size(size), replace=False)
         taken = np.ascontiguousarray(embeddings[np.sort(sample)])
@@ -176,18 +178,15 @@ class Assembly:
         """Fill and tune the index; its recall against exact search on other sample queries."""
         size = len(embeddings)
         self.progress.begin("Adding embeddings", size)
-        index.reserve(size)
-        for start in range(0, size, _ADDED_ROWS):
+        if index.size < size:  # a mapped index is full
+            index.reserve(size)
+        for start in range(index.size, size, _ADDED_ROWS):
             block = np.ascontiguousarray(embeddings[start : start + _ADDED_ROWS])
             index.add(block, threads=self.threads)
             self.progress.advance(len(block))
         self.progress.begin("Measuring recall", None)
         count = min(_SAMPLE_QUERIES, _SAMPLE_QUERIES_PER_PASSAGE * size)
-        texts = sample_queries(corpus, count, np.random.default_rng(_SEED))
-        # The document encoder reads them; of several vectors, the [CLS] token has the first.
-        queries = np.ascontiguousarray(
-            encode_texts(self.encoder.reading("query"), texts, self.threads)[:, : index.dim]
-        )
+        queries = self.space.queries(corpus, embeddings, count)
         rows = index.search(queries[0], size)[1]
         if len(rows) != size:
             raise InvalidArgumentError(
@@ -196,7 +195,7 @@ class Assembly:
             )
         if hybrid:
             index.scores(queries[0], rows[:1])  # refused if the index does not keep its embeddings
-        nearest = exact_rows(embeddings, queries, min(100, size))
+        nearest = exact_rows(embeddings, queries, min(100, size), index.metric)
         # Neighbouring queries are of one document, so every other one is held out.
         tune(index, embeddings, queries[::2], nearest[::2])
         others, expected = queries[1::2], nearest[1::2]
@@ -206,21 +205,3 @@ class Assembly:
             found = recall(index, others, expected[:, :depth], num_candidates_for(depth))
             measured[f"recall@{depth}"] = round(found, 4)
         return measured
-
-
-def sample_queries(corpus: StoredCorpus, count: int, random: np.random.Generator) -> list[str]:
-    """`count` short spans of words, each from a random passage.
-
-    Like a query, a span shares words with its passage and is about only a part of it. With whole
-    passages as queries, the recall of an index would be overestimated.
-    """
-    rows = np.sort(random.integers(corpus.num_passages, size=count))
-    return [span_of(text, random) for text in corpus.encoder_texts_at(rows)]
-
-
-def span_of(text: str, random: np.random.Generator) -> str:
-    """A short span of words of a passage."""
-    words = text[:_LONGEST_CHARACTERS].split()
-    length = int(random.integers(_FEWEST_WORDS, _MOST_WORDS + 1))
-    start = int(random.integers(max(1, len(words) - length + 1)))
-    return " ".join(words[start : start + length])

@@ -14,6 +14,7 @@ from swiftlet.index.building.draft import draft
 from swiftlet.index.building.embeddings import NewCorpus
 from swiftlet.index.building.settings import BuildSettings
 from swiftlet.index.building.shards import Shards
+from swiftlet.index.building.space import space_of_encoder
 from swiftlet.index.contents import EncodedCorpus
 from swiftlet.index.document_encoder import load_document_encoder, with_place
 from swiftlet.index.lexical.analysis import analysis_of
@@ -105,12 +106,13 @@ def build_index(
         FaissIndex.create(settings.factory, encoder.dim)  # refused before the corpus is read
     if settings.language is not None:
         analysis_of(settings.language, encoder.tokenizer)
+    threads = settings.threads or available_processors()
     assembly = Assembly(
-        encoder=encoder,
+        space=space_of_encoder(encoder, threads),
         engine=FaissIndex,
         factory=settings.factory,
         language=settings.language,
-        threads=settings.threads or available_processors(),
+        threads=threads,
         progress=progress,
         details=details,
         facets=settings.facets,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from swiftlet import disk
-from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.index.building.space import Space
 from swiftlet.index.documents.writer import StoredCorpus
 from swiftlet.index.vectors.embeddings_file import EmbeddingsFile
 from swiftlet.manifest import Manifest, describe_files, write_manifest
@@ -59,7 +59,7 @@ def draft(
 def describe(
     artefact: Path,
     kind: str,
-    encoder: OnnxEncoder,
+    space: Space,
     files: Sequence[str],
     corpus: StoredCorpus,
     details: Mapping[str, Any],
@@ -70,8 +70,10 @@ def describe(
     """
     manifest = Manifest(
         kind=kind,
-        dim=encoder.dim,
-        embedding_space=encoder.embedding_space,
+        dim=space.dim,
+        embedding_space=space.embedding_space,
+        metric=space.metric,
+        normalised=space.normalised,
         files=describe_files(artefact, files),
         created_by=f"swiftlet {version('swiftlet-retrieval')}",
         details={

@@ -22,6 +22,7 @@ from swiftlet.errors import ArtefactError, InvalidArgumentError
 from swiftlet.index.building.draft import describe, draft
 from swiftlet.index.building.embeddings import NewCorpus
 from swiftlet.index.building.settings import OPTIONS, BuildSettings
+from swiftlet.index.building.space import space_of_encoder
 from swiftlet.index.contents import EncodedCorpus
 from swiftlet.index.database import connect_read_only
 from swiftlet.index.directory import DOCUMENTS_FILE
@@ -253,4 +254,4 @@ def encode(
             "corpus": part.corpus,
         }
         files = [DOCUMENTS_FILE, EMBEDDINGS_FILE]
-        return describe(artefact, KIND, loaded, files, stored, details)
+        return describe(artefact, KIND, space_of_encoder(loaded, 1), files, stored, details)

@@ -158,7 +158,8 @@ class IndexWriter(Writer):
                 disk.make_directory(artefact)
                 place = self.index, artefact, last
                 if merge is None:
-                    encoder = self._preparation.encoder(manifest)
+                    known = bool(manifest.details["encoder_fingerprint"])
+                    encoder = self._preparation.encoder(manifest) if known else None
                     merge_changes(*place, encoder, threads=self._threads, progress=progress)
                 else:
                     merge(*place, self._encoder_directory)

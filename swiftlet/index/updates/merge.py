@@ -1,22 +1,28 @@
 """Merges the changes of an index into a new base: a build that splits and encodes nothing again."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from swiftlet.encoders import QUERY_ENCODER_FOLDER
 from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.index.building.assembly import FOUND, Assembly, Trained
+from swiftlet.index.building.space import space_of_index
 from swiftlet.index.changes.log import FIRST_CHANGE
 from swiftlet.index.contents import Contents
 from swiftlet.index.document_encoder import load_document_encoder
+from swiftlet.index.documents.writer import StoredCorpus
 from swiftlet.index.lexical.analysis import version_in
 from swiftlet.index.query_encoder import put_query_encoder
+from swiftlet.index.space_sample import SPACE_FILE, merged_sample
 from swiftlet.index.vectors import engine_of, of_vectors
 from swiftlet.index.vectors.embeddings_file import EmbeddingsFile
+from swiftlet.index.vectors.faiss_file import FaissFile
 from swiftlet.index.vectors.tuning import TARGET
 from swiftlet.manifest import Manifest, load_manifest
 from swiftlet.processors import available_processors
 from swiftlet.progress import Progress, Silence
+from swiftlet.types import Embeddings
 
 EMBEDDINGS_FILE = "merge.f32"
 """Beside the directory that a merge writes."""
@@ -39,7 +45,8 @@ def merge_changes(
     The vector index is trained again when the collection has doubled or halved since its training,
     when its size asks for another type, or when it finds fewer of the nearest.
 
-    :param encoder: The document encoder of the index, or its directory; None finds it.
+    :param encoder: The document encoder of the index, or its directory; None finds it, unless the
+        index has none.
     :raises ArtefactError: When the index or the encoder is damaged, or they do not fit together.
     :raises StorageError: When the file system refuses.
     """
@@ -50,12 +57,15 @@ def merge_changes(
     training = details.get("training", {})
     trained_on = training.get("num_passages", details["num_passages"])
     vectors = manifest.vectors
-    by_size = factory == engine.default_factory(trained_on * vectors, manifest.dim)
+    # A file of FAISS that was taken as it is keeps its type at any size.
+    as_it_is = engine is FaissFile
+    by_size = not as_it_is and factory == engine.default_factory(trained_on * vectors, manifest.dim)
 
     def trained(size: int) -> Trained | None:
         wanted = engine.default_factory(size * vectors, manifest.dim) if by_size else factory
         same_type = _NUMBERS.sub("", wanted) == _NUMBERS.sub("", factory)
-        if not same_type or not 1 / _MOST_GROWTH < size / trained_on < _MOST_GROWTH:
+        grown = not 1 / _MOST_GROWTH < size / trained_on < _MOST_GROWTH
+        if not as_it_is and (not same_type or grown):
             return None
         found = engine.load_trained(index / engine.file_name)
         share = training.get(FOUND, TARGET)  # earlier versions tuned to another measure
@@ -63,20 +73,28 @@ def merge_changes(
             return None
         return Trained(of_vectors(found, vectors), factory, trained_on, share)
 
+    threads = threads or available_processors()
+    if not isinstance(encoder, OnnxEncoder):
+        has_encoder = bool(details["encoder_fingerprint"])
+        encoder = load_document_encoder(details, encoder) if has_encoder else None
     assembly = Assembly(
-        encoder=(
-            encoder if isinstance(encoder, OnnxEncoder) else load_document_encoder(details, encoder)
-        ),
+        space=space_of_index(manifest, encoder, threads),
         engine=engine,
         factory=None if by_size else factory,
         language=details.get("language"),
-        threads=threads or available_processors(),
+        threads=threads,
         progress=progress,
         details={**details, FIRST_CHANGE: last},
         analysis=version_in(details),
     )
     merged = Contents(index, manifest, last)
     file = EmbeddingsFile(artefact.with_name(EMBEDDINGS_FILE), manifest.width)
-    written = assembly.write(artefact, merged, file, trained)
+
+    def also(corpus: StoredCorpus, embeddings: Embeddings) -> Sequence[str]:
+        if SPACE_FILE not in manifest.files:
+            return ()
+        return merged_sample(index, artefact, merged.kept, corpus.encoder_texts(), embeddings)
+
+    written = assembly.write(artefact, merged, file, trained, also)
     own = index / QUERY_ENCODER_FOLDER
     return put_query_encoder(own, artefact, {}) if own.is_dir() else written

@@ -14,13 +14,14 @@ from swiftlet.corpora.lines import SkippedLines
 from swiftlet.corpora.rows import Corpus, documents_of
 from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.encoders.encoding import encode_texts
-from swiftlet.errors import InvalidArgumentError, shown
+from swiftlet.errors import CollectionError, InvalidArgumentError, shown
 from swiftlet.index.changes.log import Change
 from swiftlet.index.document_encoder import load_document_encoder
 from swiftlet.index.documents.passages import PassageSplitter, encoder_text
+from swiftlet.index.vectors.lengths import comparable
 from swiftlet.manifest import Manifest
 from swiftlet.progress import Progress, Silence
-from swiftlet.types import Document, Embeddings, Span
+from swiftlet.types import Document, EmbeddedDocument, Embeddings, Span
 
 BATCH_DOCUMENTS = 100
 
@@ -68,15 +69,20 @@ class Preparation:
         :raises ArtefactError: As `encoder`.
         """
         spans = self.spans(documents, manifest)
-        return changes_of(documents, spans, self.embed(texts_of(documents, spans), manifest))
+        texts = [*texts_of(documents, spans)]
+        return changes_of(documents, spans, self.embed(texts, manifest), manifest)
 
     def spans(
         self, documents: Sequence[Document], manifest: Manifest, most: int | None = None
     ) -> list[tuple[Span, ...]]:
         """The places of the first `most` passages of each document.
 
+        A document with an embedding is one passage.
+
         :raises ArtefactError: As `encoder`.
         """
+        if all(isinstance(each, EmbeddedDocument) for each in documents):
+            return [((0, len(each.text)),) for each in documents]
         encoder, splitting = self.encoder(manifest), manifest.details["splitting"]
         # A passage has at least a word, so the words of these passages have at most these tokens.
         words = None if most is None else most * encoder.max_tokens
@@ -84,15 +90,19 @@ class Preparation:
             encoder.tokenizer, **splitting, prompt=encoder.prompt, most_words=words
         )
         return [
-            tuple((each.start, each.end) for each in islice(splitter.split(document), most))
+            ((0, len(document.text)),)
+            if isinstance(document, EmbeddedDocument)
+            else tuple((each.start, each.end) for each in islice(splitter.split(document), most))
             for document in documents
         ]
 
-    def embed(self, texts: Iterable[str], manifest: Manifest) -> Embeddings:
+    def embed(self, texts: Sequence[str], manifest: Manifest) -> Embeddings:
         """The embeddings (n, width) of texts that the document encoder reads.
 
         :raises ArtefactError: As `encoder`.
         """
+        if not texts:
+            return np.empty((0, manifest.width), np.float32)
         return encode_texts(self.encoder(manifest), texts, self._threads)
 
     def encoder(self, manifest: Manifest) -> OnnxEncoder:
@@ -111,19 +121,55 @@ class Preparation:
 def texts_of(documents: Iterable[Document], spans: Iterable[Sequence[Span]]) -> Iterator[str]:
     """What the encoder reads of each passage; not all at once, since each has the title."""
     for document, places in zip(documents, spans, strict=True):
-        for start, end in places:
-            yield encoder_text(document.title, document.text[start:end])
+        if not isinstance(document, EmbeddedDocument):
+            for start, end in places:
+                yield encoder_text(document.title, document.text[start:end])
 
 
 def changes_of(
-    documents: Sequence[Document], spans: Sequence[tuple[Span, ...]], embeddings: Embeddings
+    documents: Sequence[Document],
+    spans: Sequence[tuple[Span, ...]],
+    embeddings: Embeddings,
+    manifest: Manifest,
 ) -> list[Change]:
-    """Changes without numbers that put `documents`, with the embeddings of all their passages."""
-    ends = np.cumsum([len(places) for places in spans])[:-1]
-    return [
-        Change(0, document.document_id, document, places, rows)
-        for document, places, rows in zip(documents, spans, np.split(embeddings, ends), strict=True)
-    ]
+    """Changes without numbers that put `documents` into the index of `manifest`.
+
+    :param embeddings: Those of all passages of the documents that do not have their own.
+    :raises CollectionError: When an own embedding is none of the index; it names the document.
+    """
+    changes, first = list[Change](), 0
+    for row, (document, places) in enumerate(zip(documents, spans, strict=True), start=1):
+        if isinstance(document, EmbeddedDocument):
+            rows = _own_embedding(document, row, manifest)
+            document = _without_embedding(document)  # noqa: PLW2901
+        else:
+            rows = embeddings[first : first + len(places)]
+            first += len(places)
+        changes.append(Change(0, document.document_id, document, places, rows))
+    return changes
+
+
+def _own_embedding(document: EmbeddedDocument, row: int, manifest: Manifest) -> Embeddings:
+    """The embedding (1, width) that a document came with, as the index compares it."""
+    with np.errstate(over="ignore"):  # beyond single precision, it is infinite
+        found = np.asarray(document.embedding, np.float32)
+    problem = ""
+    if len(found) != manifest.width:
+        problem = f"has {len(found):,} numbers where {manifest.width:,} are expected"
+    elif not np.isfinite(found).all():
+        problem = "has a number that is not finite"
+    elif not found.any():
+        problem = "is zero"
+    if problem:
+        name = shown(document.document_id)
+        raise CollectionError("the documents", f"the embedding of {name} {problem}", row)
+    return comparable(found[np.newaxis], normalised=manifest.normalised)
+
+
+def _without_embedding(document: EmbeddedDocument) -> Document:
+    return Document(
+        document.document_id, document.text, document.title, document.metadata, document.sections
+    )
 
 
 def encoder_details(manifest: Manifest) -> tuple[object, ...]:

@@ -18,12 +18,14 @@ def engine_of(details: Mapping[str, Any]) -> "type[Engine]":
     :raises ManifestError: When this Swiftlet does not have it.
     """
     # FAISS and NumPy are loaded when an index is opened, and not before.
+    from swiftlet.index.vectors.faiss_file import FaissFile
     from swiftlet.index.vectors.faiss_index import FaissIndex
 
     name = details.get("engine", FaissIndex.name)  # old manifests name no engine
-    if name != FaissIndex.name:
+    found = next((each for each in (FaissIndex, FaissFile) if each.name == name), None)
+    if found is None:
         raise ManifestError(f"there is no index engine {shown(name)}; there is {FaissIndex.name}")
-    return FaissIndex
+    return found
 
 
 def of_vectors(index: "VectorIndex", vectors: int) -> "VectorIndex":
@@ -64,11 +66,17 @@ def open_index(directory: Path, manifest: "Manifest") -> "VectorIndex":
     except TypeError as error:
         raise CorruptIndexError(f"{directory} is damaged: {error}") from error
     found = engine.load(directory / engine.file_name)
+    manifest.check_listed(directory, *found.files)
     if (found.size, found.dim) != (expected, manifest.dim):
         raise CorruptIndexError(
             f"{directory / engine.file_name} has {found.size:,} embeddings of {found.dim} "
             f"dimensions, but its manifest says {expected:,} of {manifest.dim}: restore "
             f"{directory} from a copy, or make it again"
+        )
+    if found.metric != manifest.metric:
+        raise CorruptIndexError(
+            f"{directory / engine.file_name} compares by {found.metric}, but its manifest says "
+            f"{manifest.metric}: make {directory} again"
         )
     index = of_vectors(found, manifest.vectors)
     index.parameters = parameters

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from swiftlet import disk
 from swiftlet.errors import CorruptIndexError, InvalidArgumentError
-from swiftlet.index.vectors.faiss_library import faiss
+from swiftlet.index.vectors.faiss_library import METRICS, faiss
 from swiftlet.index.vectors.faiss_search import (
     CopiedRows,
     FaissParameters,
@@ -30,6 +30,7 @@ from swiftlet.index.vectors.vector_index import (
     RestrictedIndex,
     Rows,
 )
+from swiftlet.manifest import L2, METRIC
 from swiftlet.publication import storage_errors
 from swiftlet.types import Embeddings
 
@@ -47,6 +48,7 @@ _MOST_LISTS = 65_536
 _PCA_ROWS = 65_536
 _REFINE_FACTORS = (1, 2, 4, 8, 16)
 _MOST_COPIED_ROWS = 32_768
+_LARGEST_HALF = 2**14  # of a bound and of the width of a range: half precision ends at 2**16
 _COPIED_SHARE = 1 / 32
 """Above `FEW_ROWS`, up to this number and this share of all rows are copied: with so few rows, most
 of the nearest lists have none of them."""
@@ -57,7 +59,7 @@ _FATAL = re.compile(r"(?:(?<![A-Za-z_])[A-Za-z_]+0+|HNSW1|NSG[1-9])(?![0-9])")
 
 
 class FaissIndex(Engine):
-    """A FAISS index of any factory string, searched by inner product on the calling thread."""
+    """A FAISS index of any factory string, searched on the calling thread."""
 
     name = "faiss"
     file_name = "index.faiss"
@@ -66,6 +68,7 @@ class FaissIndex(Engine):
 
     def __init__(self, index: Any) -> None:
         self._index, self.dim = index, int(index.d)
+        self.metric = L2 if index.metric_type == METRICS[L2] else METRIC
         self.refines = isinstance(index, faiss.IndexRefine)
         """Whether candidates are scored again with finer codes."""
         self.finest = faiss.downcast_index(index.refine_index) if self.refines else index
@@ -98,7 +101,7 @@ class FaissIndex(Engine):
         return f"PCAR{min(dim, 3 * codes)},IVF{lists},PQ{codes}x4fs,Refine(SQ8)"
 
     @classmethod
-    def create(cls, factory: str, dim: int) -> "FaissIndex":
+    def create(cls, factory: str, dim: int, metric: str = METRIC) -> "FaissIndex":
         """Make an empty index.
 
         :raises InvalidArgumentError: When FAISS does not understand the factory string.
@@ -108,7 +111,7 @@ class FaissIndex(Engine):
                 f"{factory!r} is no usable FAISS index: {found[0]!r} is too few"
             )
         try:
-            return cls(faiss.index_factory(dim, factory, faiss.METRIC_INNER_PRODUCT))
+            return cls(faiss.index_factory(dim, factory, METRICS[metric]))
         except (RuntimeError, MemoryError) as error:
             raise InvalidArgumentError(
                 f"{factory!r} is no FAISS index of {dim} dimensions: {_reason(error)}"
@@ -123,8 +126,7 @@ class FaissIndex(Engine):
 
         :raises CorruptIndexError: When FAISS cannot read it.
         """
-        # Inner products need no precomputed tables, which would take more memory.
-        return cls(_read(path, faiss.IO_FLAG_MMAP_IFC | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE))
+        return cls(read_faiss(path))
 
     @classmethod
     def load_trained(cls, path: Path) -> "FaissIndex":
@@ -143,7 +145,10 @@ class FaissIndex(Engine):
 
     def empty_exact(self) -> "FaissIndex":
         """As `VectorIndex.empty_exact`; in half precision, searches are faster, too."""
-        return self.create("SQfp16" if hasattr(self.finest, "sq") else "Flat", self.dim)
+        quantizer = getattr(self.finest, "sq", None)
+        bounds = np.empty(0) if quantizer is None else faiss.vector_to_array(quantizer.trained)
+        halved = quantizer is not None and np.abs(bounds).max(initial=0) < _LARGEST_HALF
+        return self.create("SQfp16" if halved else "Flat", self.dim, self.metric)
 
     def tuning_grid(self) -> Mapping[str, Sequence[int]]:
         """First the probes, with ample refinement; then the refinement with these probes."""
@@ -203,7 +208,19 @@ class FaissIndex(Engine):
             probes = min(self.most_probes, int(given.probes * given.growth(wanted)))
             factor = min(given.refine_factor, self.size / wanted)
             parameters = self._parameters_of(probes, factor)
-        return nearest_rows(self._index, embedding, wanted, parameters)
+        return self.named(embedding, nearest_rows(self._index, embedding, wanted, parameters))
+
+    def named(
+        self,
+        embedding: Embeddings,  # noqa: ARG002
+        found: tuple[Embeddings, Rows],
+    ) -> tuple[Embeddings, Rows]:
+        """Scores and rows, best first, of what FAISS has found for a query's embedding."""
+        return found
+
+    def selector(self, allowed: Mask) -> Any:
+        """What lets FAISS find the `allowed` rows only."""
+        return faiss.IDSelectorBitmap(np.packbits(allowed, bitorder="little"))
 
     @override
     def restricted_to(self, allowed: Mask) -> RestrictedIndex:
@@ -211,7 +228,7 @@ class FaissIndex(Engine):
         if FEW_ROWS < count <= min(_MOST_COPIED_ROWS, self.size * _COPIED_SHARE):
             return CopiedRows(self, allowed)
         if count > FEW_ROWS:
-            selector = faiss.IDSelectorBitmap(np.packbits(allowed, bitorder="little"))
+            selector = self.selector(allowed)
             # Where the codes cannot be filtered, the finer codes can be.
             for index in dict.fromkeys((self._index, self.finest)):
                 parameters = search_parameters(index, selector, 1, 1)
@@ -253,6 +270,12 @@ class FaissIndex(Engine):
         """The inverted lists, if there are several."""
         index = faiss.downcast_index(self._index.base_index) if self.refines else self._index
         return find_lists(index)
+
+
+def read_faiss(path: Path) -> Any:
+    """FAISS's index in a file, as `FaissIndex.load` reads it."""
+    # Inner products need no precomputed tables, which would take more memory.
+    return _read(path, faiss.IO_FLAG_MMAP_IFC | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE)
 
 
 def _read(path: Path, flags: int) -> Any:

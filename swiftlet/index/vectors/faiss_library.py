@@ -16,4 +16,7 @@ finally:
     if _given is None:  # other libraries and other processes decide for themselves
         del os.environ[_VARIABLE]
 
-__all__ = ["faiss"]
+METRICS = {"inner_product": faiss.METRIC_INNER_PRODUCT, "l2": faiss.METRIC_L2}
+"""FAISS's numbers of the metrics that a manifest names."""
+
+__all__ = ["METRICS", "faiss"]

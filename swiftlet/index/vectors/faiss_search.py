@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,13 @@ from swiftlet.index.vectors.vector_index import (
     Rows,
     SearchParameters,
     VectorIndex,
+    scores_by,
 )
+from swiftlet.manifest import L2, METRIC
 from swiftlet.types import Embeddings
+
+if TYPE_CHECKING:
+    from swiftlet.index.vectors.faiss_index import FaissIndex
 
 _MOST_PARAMETERS = 64
 _WIDENING = 4
@@ -47,7 +52,10 @@ def nearest_rows(
     faiss.omp_set_num_threads(1)
     scores, rows = index.search(embedding[np.newaxis], wanted, params=parameters)
     found = rows[0] >= 0
-    return scores[0][found], rows[0][found]
+    best: Embeddings = scores[0][found]
+    if index.metric_type == faiss.METRIC_L2:
+        best = 0 - best  # not -0
+    return best, rows[0][found]
 
 
 def kept_parameters(index: Any, selector: Any = None) -> Callable[[int, float], Any]:
@@ -93,11 +101,12 @@ class Lists:
     sizes: NDArray[np.int64]
     of_rows: NDArray[np.int32]
     transform: Callable[[Embeddings], Embeddings]
+    metric: str = METRIC
 
     def nearest(self, embedding: Embeddings) -> Rows:
         """The numbers of all lists (l,), the nearest to a query's embedding (dim,) first."""
         query = self.transform(embedding[np.newaxis])[0]
-        return np.argsort(-np.einsum("ij,j->i", self.centroids, query))
+        return np.argsort(-scores_by(self.metric, self.centroids, query))
 
 
 def find_lists(index: Any) -> Lists | None:
@@ -113,7 +122,8 @@ def find_lists(index: Any) -> Lists | None:
         rows = index.invlists.get_ids(number)
         of_rows[faiss.rev_swig_ptr(rows, int(sizes[number]))] = number
         index.invlists.release_ids(number, rows)
-    return Lists(index.quantizer.reconstruct_n(0, index.nlist), sizes, of_rows, transform)
+    metric = L2 if index.metric_type == faiss.METRIC_L2 else METRIC
+    return Lists(index.quantizer.reconstruct_n(0, index.nlist), sizes, of_rows, transform, metric)
 
 
 def _transformed(index: Any, embeddings: Embeddings) -> Embeddings:
@@ -142,7 +152,7 @@ class SelectedRows(RestrictedIndex):
 
     def __init__(
         self,
-        whole: VectorIndex,
+        whole: "FaissIndex",
         allowed: Mask,
         index: Any,
         selector: Any,
@@ -153,7 +163,7 @@ class SelectedRows(RestrictedIndex):
     ) -> None:
         """Search `index`, the FAISS index of `whole` or of its finest codes, by the `selector`."""
         super().__init__(whole, allowed)
-        self._index, self._most_probes = index, most_probes
+        self._faiss, self._index, self._most_probes = whole, index, most_probes
         self._parameters_of = kept_parameters(index, selector)
         self._given, self._lists = parameters, lists
         if self._lists is not None:
@@ -171,6 +181,7 @@ class SelectedRows(RestrictedIndex):
             refine_factor = min(self._given.refine_factor, self.size / num_candidates)
             parameters = self._parameters_of(probes, refine_factor)
             found = nearest_rows(self._index, embedding, num_candidates, parameters)
+            found = self._faiss.named(embedding, found)
             if len(found[1]) == num_candidates:
                 return found
             if probes == self._most_probes:

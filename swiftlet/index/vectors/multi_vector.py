@@ -1,7 +1,7 @@
 """Passages of several vectors each, as rows of an index for single vectors (002, section 3).
 
 The embedding (vectors · dim,) of a passage has its vectors one after the other. The score of the
-passage is the largest inner product of one of its vectors with the query.
+passage is the largest score of one of its vectors for the query.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,14 +16,17 @@ from swiftlet.index.vectors.vector_index import (
     SearchedRows,
     SearchParameters,
     VectorIndex,
+    scores_by,
 )
+from swiftlet.manifest import METRIC
 from swiftlet.types import Embeddings
 
 
-def best_scores(embeddings: Embeddings, query: Embeddings) -> Embeddings:
+def best_scores(embeddings: Embeddings, query: Embeddings, metric: str = METRIC) -> Embeddings:
     """The scores (n,) of passages (n, vectors · dim) for one query embedding (dim,)."""
-    products = embeddings.reshape(-1, len(query)) @ query
-    scores: Embeddings = products.reshape(len(embeddings), -1).max(axis=1)
+    vectors = embeddings.reshape(-1, len(query))
+    found = vectors @ query if metric == METRIC else scores_by(metric, vectors, query)
+    scores: Embeddings = found.reshape(len(embeddings), -1).max(axis=1)
     return scores
 
 
@@ -66,7 +69,7 @@ class MultiVectorIndex(GroupedRows, VectorIndex):
         super().__init__(index, vectors)
         self.file_name = index.file_name
         self.parameters_type = index.parameters_type
-        self.dim = index.dim
+        self.metric, self.dim = index.metric, index.dim
         """Width of a query's embedding, and of each vector."""
 
     @property

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from swiftlet.index.vectors.faiss_library import faiss
+from swiftlet.index.vectors.faiss_library import METRICS, faiss
 from swiftlet.index.vectors.multi_vector import best_rows, best_scores
 from swiftlet.index.vectors.vector_index import (
     Rows,
@@ -12,6 +12,7 @@ from swiftlet.index.vectors.vector_index import (
     VectorIndex,
     num_candidates_for,
 )
+from swiftlet.manifest import METRIC
 from swiftlet.processors import available_processors
 from swiftlet.types import Embeddings
 
@@ -30,7 +31,9 @@ TUNED_CANDIDATES = num_candidates_for(10)
 _AS_GOOD = 0.001
 
 
-def exact_rows(embeddings: Embeddings, queries: Embeddings, count: int) -> Rows:
+def exact_rows(
+    embeddings: Embeddings, queries: Embeddings, count: int, metric: str = METRIC
+) -> Rows:
     """The rows (q, count) of `embeddings` nearest to each of `queries` (q, dim).
 
     Embeddings are (n, dim), or have several vectors each: (n, vectors · dim). Fewer rows if there
@@ -44,7 +47,7 @@ def exact_rows(embeddings: Embeddings, queries: Embeddings, count: int) -> Rows:
         queries,
         embeddings.reshape(-1, dim),
         wanted * vectors,
-        metric=faiss.METRIC_INNER_PRODUCT,
+        metric=METRICS[metric],
     )[1]
     return np.stack([best_rows(each, vectors)[0][:wanted] for each in rows])
 
@@ -72,8 +75,9 @@ def near_recall(
     found = 0
     for query, last in zip(queries, expected[:, -1], strict=True):
         rows = index.search(query, TUNED_CANDIDATES)[1][: expected.shape[1]]
-        least = float(best_scores(embeddings[[last]], query)[0])
-        near = best_scores(embeddings[rows], query) >= least - (1 - NEAR) * abs(least)
+        least = float(best_scores(embeddings[[last]], query, index.metric)[0])
+        scores = best_scores(embeddings[rows], query, index.metric)
+        near = scores >= least - (1 - NEAR) * abs(least)
         found += int(np.count_nonzero(near))
     return found / expected.size
 

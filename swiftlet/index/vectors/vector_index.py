@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from swiftlet.manifest import L2, METRIC
 from swiftlet.types import Embeddings, Span
 
 Rows = NDArray[np.int64]
@@ -30,6 +31,20 @@ _BLOCK_ROWS = 4_096
 # than a second search.
 _PASSAGES_PER_DOCUMENT = 4
 _FEWEST_CANDIDATES = 40
+
+
+def scores_by(metric: str, embeddings: Embeddings, query: Embeddings) -> Embeddings:
+    """The scores (n,) of embeddings (n, dim) for the embedding (dim,) of a query.
+
+    They are inner products, or squared distances with a minus, so that larger ones are better.
+    """
+    # Unlike a product of matrices, on the calling thread alone.
+    if metric != L2:
+        scores: Embeddings = np.einsum("ij,j->i", embeddings, query)
+        return scores
+    differences = embeddings - query
+    distances: Embeddings = np.einsum("ij,ij->i", differences, differences)
+    return 0 - distances  # not -0
 
 
 def num_candidates_for(top_k: int) -> int:
@@ -116,7 +131,10 @@ class SearchedWords(Protocol):
 
 
 class VectorIndex(SearchedRows, ABC):
-    """Finds the passages with the largest inner product with a query's embedding."""
+    """Finds the passages that are nearest to a query's embedding by a metric."""
+
+    metric: str = METRIC
+    """How embeddings are compared, as a manifest says it."""
 
     file_name: str
     """The name of the index's file in an index directory."""
@@ -128,6 +146,11 @@ class VectorIndex(SearchedRows, ABC):
 
     dim: int
     """Width of a query's embedding."""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The names of all files that `save` writes."""
+        return (self.file_name,)
 
     def training_size(self, num_passages: int) -> int:
         """The number of embeddings that an index of `num_passages` passages is trained on."""
@@ -169,9 +192,7 @@ class VectorIndex(SearchedRows, ABC):
 
     @override
     def scores(self, embedding: Embeddings, rows: Rows) -> Embeddings:
-        # Unlike a product of matrices, on the calling thread alone.
-        scores: Embeddings = np.einsum("ij,j->i", self.embeddings(rows), embedding)
-        return scores
+        return scores_by(self.metric, self.embeddings(rows), embedding)
 
     def restricted_to(self, allowed: Mask) -> SearchedRows:
         """The `allowed` rows (size,) of this index, prepared for many searches.
@@ -204,10 +225,11 @@ class Engine(VectorIndex):
 
     @classmethod
     @abstractmethod
-    def create(cls, factory: str, dim: int) -> Self:
+    def create(cls, factory: str, dim: int, metric: str = METRIC) -> Self:
         """Make an empty index of the type that the `factory` string describes.
 
-        :raises InvalidArgumentError: When the engine does not understand the factory string.
+        :raises InvalidArgumentError: When the engine does not understand the factory string, or
+            does not have the metric.
         """
 
     @classmethod
@@ -228,7 +250,7 @@ class Engine(VectorIndex):
 
     @override
     def empty_exact(self) -> Self:
-        return self.create(self.default_factory(0, self.dim), self.dim)
+        return self.create(self.default_factory(0, self.dim), self.dim, self.metric)
 
 
 class RestrictedIndex(SearchedRows):
@@ -249,7 +271,8 @@ class RestrictedIndex(SearchedRows):
         A subclass may be faster, since this compares the query with every row.
         """
         if self._rows is not None:
-            rows, scores = self._rows, np.einsum("ij,j->i", self._embeddings, embedding)
+            rows = self._rows
+            scores = scores_by(self._whole.metric, self._embeddings, embedding)
         else:
             rows = np.flatnonzero(self._allowed)
             blocks = np.split(rows, range(_BLOCK_ROWS, self.size, _BLOCK_ROWS))

@@ -105,7 +105,10 @@ class Highlight:
 
     def _sentence(self, search: SearchState) -> Iterator[tuple[Span, ...]]:
         encoder = search.generation.parts.encoder
-        asked = encoder.encode([search.request.query])[0]
+        if search.request.embedding is None:
+            asked = encoder.encode([search.request.query])[0]
+        else:
+            asked = search.embedding
         for hit in search.hits:
             sentences = islice(_SENTENCE.finditer(hit.passage.text), _MOST_SENTENCES)
             spans = [found.span() for found in sentences]

@@ -9,6 +9,7 @@ from swiftlet.search.stages.state import SearchState
 from swiftlet.types import Embeddings
 
 _UNKNOWN_SCORE = np.float32(2)  # above every cosine
+_UNKNOWN_OTHER = np.float32(1e37)  # above every other score
 _DECIMALS = 6  # further ones depend on the index that a score comes from
 _ROUNDING = 10.0**-_DECIMALS
 # An approximate search misses 0.1 passages above the best quarter of its candidates.
@@ -39,8 +40,8 @@ class Tokenise:
     repeats = False
 
     def run(self, search: SearchState) -> bool:
-        """Set `embedding` from the cache, or `token_ids`; a lexical search needs neither."""
-        if search.mode == "lexical":
+        """Set `embedding` from the cache, or `token_ids`, unless it is given or not needed."""
+        if search.mode == "lexical" or search.request.embedding is not None:
             return False
         if search.cache is not None:
             embedding = search.cache.get(search.request.query)
@@ -82,7 +83,8 @@ class Dense:
         scores, rows = index.search(search.embedding, search.num_candidates)
         unseen = None
         if not index.has_all(search.num_candidates, len(scores)):
-            unseen = scores[-1] if len(scores) else _UNKNOWN_SCORE
+            unknown = _UNKNOWN_SCORE if search.scale is None else _UNKNOWN_OTHER
+            unseen = scores[-1] if len(scores) else unknown
         search.dense = Ranking(scores, rows, unseen)
         return True
 
@@ -117,17 +119,23 @@ class Fuse:
         if search.mode != "hybrid":
             search.candidates = search.dense if search.mode == "dense" else search.lexical
             return False
-        rows = np.sort(np.concatenate((search.dense.rows, search.lexical.rows)))
+        found = search.dense
+        if (scale := search.scale) is not None:
+            unseen = found.highest_unseen
+            if unseen is not None and unseen < _UNKNOWN_OTHER:
+                unseen = scale.of(np.array([unseen]), search.embedding)[0]
+            found = Ranking(scale.of(found.scores, search.embedding), found.rows, unseen)
+        rows = np.sort(np.concatenate((found.rows, search.lexical.rows)))
         first = np.ones(len(rows), dtype=bool)  # `np.unique` takes three times as long
         first[1:] = rows[1:] != rows[:-1]
         rows = rows[first]
-        dense, has_dense = _scores_at(rows, search.dense)
+        dense, has_dense = _scores_at(rows, found)
         lexical, has_lexical = _scores_at(rows, search.lexical)
         weight = search.weight
-        unseen = search.dense.highest_unseen
-        if unseen is not None and len(search.dense.scores):
+        unseen = found.highest_unseen
+        if unseen is not None and len(found.scores):
             # Not the last score: an approximate search misses passages that are above it.
-            dense[~has_dense] = search.dense.scores[len(search.dense.scores) // _RELIABLE]
+            dense[~has_dense] = found.scores[len(found.scores) // _RELIABLE]
         # At most these: a lexical search is exact.
         highest = weighted_sum(dense, lexical, weight)
         kept = np.ones(len(rows), dtype=bool)
@@ -140,7 +148,8 @@ class Fuse:
             kept = highest > last - _ROUNDING
         # The other index gives the exact score of a passage that only one has found.
         if (asked := kept & ~has_dense).any():
-            dense[asked] = search.generation.parts.index.scores(search.embedding, rows[asked])
+            exact = search.generation.parts.index.scores(search.embedding, rows[asked])
+            dense[asked] = exact if scale is None else scale.of(exact, search.embedding)
         if search.lexical_query is not None and (asked := kept & ~has_lexical).any():
             lexical[asked] = search.lexical_query.scores(rows[asked])
         if search.request.fusion == "rrf":

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from swiftlet.encoders.reranker import Reranker
 from swiftlet.index.parts import SearchParts, Selection
+from swiftlet.index.vectors.dense_scale import DenseScale
 from swiftlet.index.vectors.vector_index import (
     FEWEST_HYBRID_CANDIDATES,
     WordQuery,
@@ -61,7 +62,8 @@ class SearchState:
     fetched until the first `depth` documents are known. All pass the filter, so they belong to the
     `selection`. `dense` and `lexical` are the passages that each index found, `candidates` the
     passages of both with one score each, and `documents` the best passage of each document. After a
-    `reranking`, the first documents are the documents of `rerank_scores`.
+    `reranking`, the first documents are the documents of `rerank_scores`. Dense scores that are no
+    cosines have a `scale`.
     """
 
     generation: "Generation"
@@ -73,6 +75,7 @@ class SearchState:
     num_wanted: int
     depth: int
     reranking: Reranking | None = None
+    scale: DenseScale | None = None
     selection: Selection = field(init=False)
     cached: bool = False
     token_ids: list[int] | None = None

@@ -27,7 +27,7 @@ class ExactIndex(Engine):
         return "array"
 
     @classmethod
-    def create(cls, factory: str, dim: int) -> Self:
+    def create(cls, factory: str, dim: int, metric: str = "inner_product") -> Self:
         if factory != "array":
             raise InvalidArgumentError(f"{factory!r} is no type of this index: it has 'array'")
         return cls(np.empty((0, dim), np.float32))

@@ -1,0 +1,143 @@
+"""Vectors alone: arrays of NumPy, and the files of the collections of TEXMEX."""
+
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swiftlet.corpora.fields import Fields
+from swiftlet.corpora.lines import read_errors
+from swiftlet.corpora.vector_sources.place import Place
+from swiftlet.corpora.vector_sources.source import (
+    ROWS_AT_ONCE,
+    Source,
+    as_float32,
+    bad_row,
+    checked_dim,
+    chosen,
+    numbered_rows,
+    wrong_width,
+)
+from swiftlet.corpora.vectors import VectorBlock
+from swiftlet.errors import CollectionError, shown
+
+NPY, NPZ = ".npy", ".npz"
+TEXMEX = {".fvecs": "<f4", ".bvecs": "u1"}
+ARRAY_SUFFIXES = (NPY, NPZ, *TEXMEX)
+
+Array = NDArray[Any]
+
+# What NumPy raises for a damaged head besides errors of the file.
+_ERRORS = (ValueError, TypeError, SyntaxError, OverflowError, MemoryError, zipfile.BadZipFile)
+
+
+def open_arrays(place: Place, vector_field: str | None, _fields: Fields | None) -> Source:
+    """The vectors of a file of `ARRAY_SUFFIXES`, which is mapped or streamed.
+
+    :raises CollectionError: When it has no vectors, or several arrays of them in an .npz file, of
+        which `vector_field` names none.
+    """
+    path = place.folder
+    suffix = path.suffix.lower()
+    if suffix == NPZ:
+        return _of_archive(path, vector_field)
+    return of_array(_texmex(path, suffix) if suffix in TEXMEX else mapped(path), f"{path}")
+
+
+def of_array(array: Array, name: str) -> Source:
+    """The vectors (n, dim) of an array in memory, or of a mapped file.
+
+    :raises CollectionError: When the array has another shape, or no numbers.
+    """
+    count, dim = _shape(array.shape, array.dtype, name)
+
+    def read(first: int) -> Iterator[VectorBlock]:
+        for start in range(first, count, ROWS_AT_ONCE):
+            part = array[start : start + ROWS_AT_ONCE]
+            if part.dtype.names:
+                widths = part["width"]
+                if (widths != dim).any():
+                    place = int(np.argmax(widths != dim))
+                    raise wrong_width(name, start + place, int(widths[place]), dim)
+                part = part["vector"]
+            yield VectorBlock(numbered_rows(start, len(part)), as_float32(part))
+
+    return Source(name, dim, None, count, read, numbered=True)
+
+
+def mapped(path: Path) -> Array:
+    """The array of an .npy file, mapped.
+
+    :raises CollectionError: When the file is damaged, or holds objects of Python.
+    """
+    with read_errors(path, *_ERRORS):
+        return np.lib.format.open_memmap(path, mode="r")
+
+
+def _shape(shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> tuple[int, int]:
+    if dtype.names:
+        return shape[0], checked_dim(name, dtype["vector"].shape[0])
+    if dtype.kind not in "fiu" or len(shape) != 2:
+        raise CollectionError(
+            name, f"there is an array {shape} of {dtype} where numbers (n, width) are expected"
+        )
+    if not shape[0]:
+        raise CollectionError(name, "there is no vector")
+    return shape[0], checked_dim(name, shape[1])
+
+
+def _texmex(path: Path, suffix: str) -> Array:
+    """The rows of a file in which each vector comes after its width."""
+    with read_errors(path):
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            head = np.frombuffer(file.read(4), "<i4", count=-1 if size >= 4 else 0)
+    if not len(head):
+        raise CollectionError(path, "there is no vector")
+    dim = checked_dim(f"{path}", int(head[0]))
+    row = np.dtype([("width", "<i4"), ("vector", TEXMEX[suffix], (dim,))])
+    if size % row.itemsize:
+        raise bad_row(f"{path}", size // row.itemsize, "the file ends within it, or widths differ")
+    return np.memmap(path, row, mode="r")
+
+
+def _of_archive(path: Path, vector_field: str | None) -> Source:
+    """An array of an .npz file, compressed or not, which is read as a stream."""
+    with read_errors(path, *_ERRORS), zipfile.ZipFile(path) as archive:
+        heads = {}
+        for member in archive.namelist():
+            with archive.open(member) as file:
+                heads[member.removesuffix(NPY)] = _head(file)
+    vectors = [
+        name for name, (shape, _, kind) in heads.items() if len(shape) == 2 and kind.kind in "fiu"
+    ]
+    name = chosen(f"{path}", "array", vectors, vector_field)
+    shape, by_columns, kind = heads[name]
+    count, dim = _shape(shape, kind, f"{path}")
+    if by_columns:
+        raise CollectionError(path, f"{shown(name)} lies by columns: write it in the order 'C'")
+
+    def read(first: int) -> Iterator[VectorBlock]:
+        with (
+            read_errors(path, *_ERRORS),
+            zipfile.ZipFile(path) as archive,
+            archive.open(f"{name}{NPY}") as file,
+        ):
+            _head(file)
+            file.seek(first * dim * kind.itemsize, 1)
+            for start in range(first, count, ROWS_AT_ONCE):
+                rows = min(ROWS_AT_ONCE, count - start)
+                flat = np.frombuffer(file.read(rows * dim * kind.itemsize), kind)
+                block = as_float32(flat.reshape(rows, dim))
+                yield VectorBlock(numbered_rows(start, rows), block)
+
+    return Source(f"{path}", dim, None, count, read, numbered=True)
+
+
+def _head(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0
+    return (read if version == (1, 0) else np.lib.format.read_array_header_2_0)(file)

@@ -1,0 +1,41 @@
+"""A table of LanceDB, or a dataset of Lance."""
+
+from pathlib import Path
+
+from swiftlet.corpora.fields import Fields
+from swiftlet.corpora.lines import read_errors
+from swiftlet.corpora.vector_sources.columns import of_batches
+from swiftlet.corpora.vector_sources.place import Place
+from swiftlet.corpora.vector_sources.source import ROWS_AT_ONCE, Source
+from swiftlet.extras import extra
+
+SUFFIX = ".lance"
+
+
+def is_lance(folder: Path) -> bool:
+    """Whether a folder is a dataset of Lance, or has some, as a database of LanceDB."""
+    return folder.suffix.lower() == SUFFIX or any(folder.glob(f"*{SUFFIX}"))
+
+
+def open_lance(place: Place, vector_field: str | None, fields: Fields | None) -> Source:
+    """The rows of a `.lance` folder, or of a table in a folder of these, which `?table=` chooses.
+
+    :raises CollectionError: When it cannot be read; as `open_table`.
+    :raises MissingExtraError: When pylance is not installed.
+    """
+    with extra("lance"):
+        import lance
+    path = place.folder
+    if path.suffix.lower() != SUFFIX:
+        tables = sorted(each.stem for each in path.glob(f"*{SUFFIX}"))
+        path /= place.one("table", tables) + SUFFIX
+    with read_errors(path, ValueError, RuntimeError):
+        dataset = lance.dataset(str(path))
+        count = dataset.count_rows()
+    return of_batches(
+        f"{path}",
+        lambda: dataset.to_batches(batch_size=ROWS_AT_ONCE, scan_in_order=True),
+        count,
+        vector_field,
+        fields,
+    )

@@ -1,0 +1,134 @@
+"""Gives vectors the rows that stand elsewhere: ids in a file, documents of a corpus."""
+
+import json
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from swiftlet.corpora.fields import ID_FIELDS, Fields
+from swiftlet.corpora.identifiers import SeenIds, check_id
+from swiftlet.corpora.lines import parse_lines, read_errors
+from swiftlet.corpora.rows import Corpus, documents_of
+from swiftlet.corpora.vector_sources.arrays import NPY, mapped
+from swiftlet.corpora.vector_sources.source import Row, Source, bad_row
+from swiftlet.corpora.vectors import VectorBlock
+from swiftlet.errors import CollectionError, shown
+from swiftlet.types import Document
+
+_ROW_IDS = ("passage_id", *ID_FIELDS)
+
+
+def with_ids(source: Source, ids: Path | Sequence[Any]) -> Source:
+    """The vectors of a source with the ids of a file: one a line, or an array of NumPy.
+
+    :raises CollectionError: When an id is bad or comes twice, or there are more or fewer of them
+        than vectors.
+    """
+    name = f"{ids}" if isinstance(ids, Path) else "the ids"
+    found = [*_ids_of(ids)] if isinstance(ids, Path) else [*ids]
+    if source.num_rows not in (None, len(found)):
+        raise CollectionError(
+            name, f"there are {len(found):,} ids for {source.num_rows:,} vectors in {source.name}"
+        )
+    seen = SeenIds()
+    for row, given in enumerate(found):
+        with read_errors(f"{name}: row {row + 1:,}"):
+            found[row] = check_id(given, "id")
+        if not seen.add(found[row]):
+            raise bad_row(name, row, f"the id {shown(found[row])} came before")
+
+    def rows(block: VectorBlock, first: int) -> list[Row]:
+        part = found[first : first + len(block.embeddings)]
+        return [{**row, "id": each} for row, each in zip(block.rows, part, strict=True)]
+
+    return source.with_rows(rows)
+
+
+def _ids_of(path: Path) -> Iterator[Any]:
+    if path.suffix.lower() == NPY:
+        array = mapped(path)
+        if array.ndim != 1 or array.dtype.kind not in "iuUS":
+            raise CollectionError(
+                path,
+                f"there is an array {array.shape} of {array.dtype} where ids (n,) are expected",
+            )
+        given = np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array
+        yield from given.tolist()
+    else:
+        for _, line in parse_lines(path, lambda line: line):
+            yield line
+
+
+def with_texts(source: Source, texts: Corpus, fields: Fields | None) -> Source:
+    """The vectors of a source with the documents of a corpus.
+
+    Rows that have ids take the document with this id; rows that are only numbered take the
+    document in the same place of the corpus.
+
+    :raises CollectionError: As `documents_of`; when there are more or fewer documents than vectors,
+        or a row has an id that no document has.
+    """
+    pair = _by_place if source.numbered else _by_id
+
+    def read(first: int) -> Iterator[VectorBlock]:
+        yield from pair(source, texts, fields, first)
+
+    return replace(source, read=read, numbered=False)
+
+
+def _by_place(
+    source: Source, texts: Corpus, fields: Fields | None, first: int
+) -> Iterator[VectorBlock]:
+    documents = documents_of(texts, fields=fields)
+    found = sum(1 for _ in islice(documents, first))
+    for block in source.read(first):
+        some = [_row_of(each) for each in islice(documents, len(block.embeddings))]
+        found += len(some)
+        if len(some) < len(block.embeddings):
+            break
+        yield replace(block, rows=some)
+    found += sum(1 for _ in documents)
+    if found != source.num_rows:
+        raise CollectionError(
+            source.name, f"there are {source.num_rows:,} vectors for {found:,} documents"
+        )
+
+
+def _by_id(
+    source: Source, texts: Corpus, fields: Fields | None, first: int
+) -> Iterator[VectorBlock]:
+    """Documents lie in a database of SQLite meanwhile, which grows into a file without a name."""
+    with closing(sqlite3.connect("")) as database:
+        database.execute("CREATE TABLE texts (id TEXT PRIMARY KEY, row TEXT) WITHOUT ROWID")
+        written = (
+            (each.document_id, json.dumps(_row_of(each), ensure_ascii=False))
+            for each in documents_of(texts, fields=fields)
+        )
+        database.executemany("INSERT INTO texts VALUES (?, ?)", written)
+        for block in source.read(first):
+            rows = []
+            for number, row in enumerate(block.rows, first):
+                found = database.execute("SELECT row FROM texts WHERE id = ?", [_id_of(row)])
+                text = found.fetchone()
+                if text is None:
+                    raise bad_row(
+                        source.name, number, f"no document has the id {shown(_id_of(row))}"
+                    )
+                rows.append({**row, **json.loads(text[0])})
+            yield replace(block, rows=rows)
+            first += len(rows)
+
+
+def _id_of(row: Row) -> str:
+    return str(next((row[name] for name in _ROW_IDS if name in row), ""))
+
+
+def _row_of(document: Document) -> dict[str, Any]:
+    row = {"id": document.document_id, "title": document.title, "text": document.text}
+    return {**row, "metadata": dict(document.metadata)}

@@ -1,0 +1,191 @@
+"""A source of vectors that is made of a function, and what all readers check of its rows."""
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swiftlet.corpora.vectors import Metric, VectorBlock
+from swiftlet.errors import CollectionError, shown
+from swiftlet.types import Embeddings
+
+ROWS_AT_ONCE = 1_000
+
+Row = Mapping[str, Any]
+Read = Callable[[int], Iterator[VectorBlock]]
+"""The blocks from a row on, counted from 0."""
+
+_WAY = "--vector-field (in Python vector_field=…)"
+
+Pairs = Generator[tuple[Row, Any], None, None]
+"""Rows, each with its vector."""
+
+WIDEST = 1 << 16
+"""The most numbers of a vector."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A `VectorSource` whose blocks a function reads; each vector is checked.
+
+    `numbered` says that the ids of the rows are no more than their numbers. `faiss_file` is the
+    file of an index of FAISS, which may be taken as it is; `faiss_labels` (n,) are the labels of
+    its rows, in the order of the blocks, None where they are the numbers of the rows. Where it does
+    not give vectors back, `keeps_vectors` is false, and embeddings are (n, 0).
+    """
+
+    name: str
+    dim: int
+    metric: Metric | None
+    num_rows: int | None
+    read: Read
+    numbered: bool = False
+    keeps_vectors: bool = True
+    faiss_file: Path | None = None
+    faiss_labels: NDArray[np.int64] | None = None
+
+    def blocks(self, first: int = 0) -> Iterator[VectorBlock]:
+        """As `VectorSource.blocks`.
+
+        :raises CollectionError: When a vector is zero, not finite or of another width; and when the
+            source ends before or after the rows that it counted.
+        """
+        row = first
+        for block in self.read(first):
+            if self.keeps_vectors:
+                self._check(block.embeddings, row)
+            row += len(block.embeddings)
+            yield block
+        if self.num_rows is not None and row != max(first, self.num_rows):
+            raise CollectionError(
+                self.name, f"{row:,} rows were read where {self.num_rows:,} were counted"
+            )
+
+    def _check(self, embeddings: Embeddings, first: int) -> None:
+        if embeddings.shape[1] != self.dim:
+            raise wrong_width(self.name, first, embeddings.shape[1], self.dim)
+        good = np.isfinite(embeddings).all(axis=1) & (embeddings != 0).any(axis=1)
+        if not good.all():
+            place = int(np.argmin(good))
+            is_finite = np.isfinite(embeddings[place]).all()
+            problem = "is zero" if is_finite else "has a number that is not finite"
+            raise bad_row(self.name, first + place, f"the vector {problem}")
+
+    def with_rows(self, rows: Callable[[VectorBlock, int], Sequence[Row]]) -> "Source":
+        """The same vectors with other rows, from a block and the number of its first row."""
+
+        def read(first: int) -> Iterator[VectorBlock]:
+            for block in self.read(first):
+                yield replace(block, rows=rows(block, first))
+                first += len(block.embeddings)
+
+        return replace(self, read=read, numbered=False)
+
+
+def bad_row(name: str, row: int, problem: str) -> CollectionError:
+    """The error about a row, counted from 0; the sentence counts from 1, as all readers do."""
+    return CollectionError(name, f"row {row + 1:,}: {problem}")
+
+
+def wrong_width(name: str, row: int, found: int, expected: int) -> CollectionError:
+    """The error about a vector of another width."""
+    return bad_row(name, row, f"the vector has {found:,} numbers where {expected:,} are expected")
+
+
+def checked_dim(name: str, dim: int) -> int:
+    """The width of a source's vectors.
+
+    :raises CollectionError: When no vector can have it.
+    """
+    if not 0 < dim <= WIDEST:
+        raise CollectionError(
+            name, f"the vectors have {dim:,} numbers where 1 to {WIDEST:,} are expected"
+        )
+    return dim
+
+
+def numbered_rows(first: int, count: int) -> list[dict[str, str]]:
+    """Rows whose ids are their numbers from 0."""
+    return [{"id": f"{number}"} for number in range(first, first + count)]
+
+
+def as_float32(numbers: NDArray[Any]) -> Embeddings:
+    """Numbers of any kind in single precision; those beyond it become infinite."""
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(numbers, np.float32)
+
+
+def of_pairs(
+    name: str,
+    pairs: Callable[[int], Pairs],
+    *,
+    metric: Metric | None = None,
+    num_rows: int | None = None,
+) -> Source:
+    """A source of rows that come one by one, each with its vector, from a row on.
+
+    :raises CollectionError: When there is no first row, or it has no vector.
+    """
+    with closing(pairs(0)) as found:
+        first_pair = next(found, None)
+    if first_pair is None:
+        raise CollectionError(name, "there is no vector")
+    dim = checked_dim(name, len(_vector(name, 0, first_pair[1])))
+
+    def read(first: int) -> Iterator[VectorBlock]:
+        found = pairs(first)
+        while some := list(islice(found, ROWS_AT_ONCE)):
+            embeddings = np.empty((len(some), dim), np.float32)
+            for place, (_, value) in enumerate(some):
+                vector = _vector(name, first + place, value)
+                if len(vector) != dim:
+                    raise wrong_width(name, first + place, len(vector), dim)
+                embeddings[place] = vector
+            yield VectorBlock([row for row, _ in some], embeddings)
+            first += len(some)
+
+    return Source(name, dim, metric, num_rows, read)
+
+
+def _vector(name: str, row: int, value: Any) -> Embeddings:
+    """The vector of a row.
+
+    :raises CollectionError: When the value is no list of numbers.
+    """
+    if value is None:
+        raise bad_row(name, row, "it has no vector")
+    try:
+        numbers = np.asarray(value)
+        if numbers.ndim == 1 and len(numbers) and numbers.dtype.kind in "fiu":
+            return as_float32(numbers)
+    except ValueError:  # lists of several lengths
+        pass
+    raise bad_row(name, row, f"there is {shown(value)}, not a list of numbers")
+
+
+def chosen(
+    name: str, kind: str, candidates: Sequence[str], given: str | None, way: str = _WAY
+) -> str:
+    """The one that is given among several columns, or collections; the only one needs no choice.
+
+    :param kind: What a candidate is, in messages.
+    :raises CollectionError: When there is none, or several of which none is given.
+    """
+    if given is not None:
+        if given in candidates:
+            return given
+        there = f"; there are {', '.join(candidates)}" if candidates else ""
+        raise CollectionError(name, f"no {kind} of vectors is called {shown(given)}{there}")
+    if not candidates:
+        raise CollectionError(name, f"there is no {kind} of vectors")
+    if len(candidates) > 1:
+        raise CollectionError(
+            name,
+            f"there are several {kind}s, {', '.join(candidates)}: {way} chooses one",
+        )
+    return candidates[0]

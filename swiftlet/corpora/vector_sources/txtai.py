@@ -1,0 +1,60 @@
+"""An index of txtai in its folder: an index of FAISS beside a database of SQLite."""
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from swiftlet.corpora.fields import Fields
+from swiftlet.corpora.lines import read_errors
+from swiftlet.corpora.vector_sources.columns import named
+from swiftlet.corpora.vector_sources.faiss_file import has_faiss_head, open_faiss
+from swiftlet.corpora.vector_sources.place import Place
+from swiftlet.corpora.vector_sources.source import Row, Source, bad_row
+from swiftlet.corpora.vectors import VectorBlock
+from swiftlet.errors import CollectionError
+
+_VECTORS, _TEXTS = "embeddings", "documents"
+_SECTION = """
+    SELECT sections.id, sections.text, documents.data FROM sections
+    LEFT JOIN documents ON documents.id = sections.id WHERE indexid = ?
+"""
+
+
+def is_txtai(folder: Path) -> bool:
+    """Whether txtai saved an index with contents in a folder."""
+    return (folder / _VECTORS).is_file() and (folder / _TEXTS).is_file()
+
+
+def open_txtai(place: Place, _vector_field: str | None, fields: Fields | None) -> Source:
+    """The sections of an index, with "_id", "text" and the fields of their documents.
+
+    :raises CollectionError: When its vectors are not in FAISS, its texts not in SQLite, or one is
+        damaged.
+    """
+    vectors, texts = place.folder / _VECTORS, place.folder / _TEXTS
+    if not has_faiss_head(vectors):
+        raise CollectionError(
+            vectors,
+            'the index of txtai does not keep its vectors in FAISS: build it with backend="faiss"',
+        )
+
+    def rows(block: VectorBlock, first: int) -> list[Row]:
+        found: list[Row] = []
+        with (
+            read_errors(texts, sqlite3.Error, ValueError),
+            closing(sqlite3.connect(f"{texts.absolute().as_uri()}?mode=ro", uri=True)) as database,
+        ):
+            for number, row in enumerate(block.rows, first):
+                section = database.execute(_SECTION, [int(row["id"])]).fetchone()
+                if section is None:
+                    raise bad_row(f"{texts}", number, f"no section has the number {row['id']}")
+                name, text, data = section
+                record: dict[str, Any] = {"_id": name}
+                record |= json.loads(data) if data else {}
+                record |= {} if text is None else {"text": text}
+                found.append(named(place.name, number, record, fields))
+        return found
+
+    return open_faiss(Place(f"{vectors}", path=f"{vectors}")).with_rows(rows)

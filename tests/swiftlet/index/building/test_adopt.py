@@ -1,0 +1,223 @@
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from swiftlet.corpora.vectors import VectorBlock
+from swiftlet.encoders import DEFAULT_ENCODER
+from swiftlet.errors import CollectionError, EmbeddingSpaceMismatch, InvalidArgumentError
+from swiftlet.index.building.adopt import adopt
+from swiftlet.index.building.build import BuildSettings, build_index
+from swiftlet.index.contents import Contents
+from swiftlet.index.space_sample import space_of, space_sample
+from swiftlet.index.vectors_export import export_vectors
+from swiftlet.manifest import load_manifest
+from swiftlet.publication import working_directory
+from swiftlet.search.searcher import Searcher
+from swiftlet.types import Document, Embeddings
+
+WORDS = ("lava", "ash", "bread", "yeast", "chess", "king", "moon", "tide", "bow", "string")
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "index"
+
+
+def rows_of(count: int) -> list[dict[str, Any]]:
+    return [{"id": f"r{n}", "text": f"{WORDS[n % 10]} number {n}"} for n in range(count)]
+
+
+def vectors_of(count: int, dim: int = 8) -> Embeddings:
+    found = np.random.default_rng(1).standard_normal((count, dim)).astype(np.float32)
+    return found / np.linalg.norm(found, axis=1, keepdims=True)
+
+
+def write_lines(path: Path, rows: list[dict[str, Any]], vectors: Embeddings) -> Path:
+    lines = ({**row, "vector": vector.tolist()} for row, vector in zip(rows, vectors, strict=True))
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def contents_of(index: Path) -> list[tuple[str, str, tuple[tuple[int, int], ...]]]:
+    contents = Contents(index, load_manifest(index, "index"))
+    return [(each.document_id, each.text, each.passages) for each in contents.documents()]
+
+
+def embeddings_of(index: Path) -> Embeddings:
+    contents = Contents(index, load_manifest(index, "index"))
+    list(contents.documents())
+    return np.concatenate([*contents.embeddings()])
+
+
+def hits_of(index: Path, query: str, mode: str) -> list[Any]:
+    searcher = Searcher.open(index, DEFAULT_ENCODER)
+    try:
+        found = searcher.search(query, 10, mode=mode)
+        return [(each.document_id, each.score, each.passage, each.metadata) for each in found]
+    finally:
+        searcher.close()
+
+
+documents = st.lists(
+    st.tuples(
+        st.lists(st.sampled_from(WORDS), min_size=1, max_size=60), st.text("abc", max_size=3)
+    ),
+    min_size=1,
+    max_size=5,
+).map(
+    lambda found: [
+        Document(f"d{n}", " ".join(words), title, {"n": n})
+        for n, (words, title) in enumerate(found)
+    ]
+)
+
+
+@settings(max_examples=4)
+@given(documents=documents, query=st.sampled_from(WORDS))
+def test_adopting_what_export_vectors_wrote_gives_the_same_hits_and_scores(
+    tmp_path_factory: pytest.TempPathFactory, documents: list[Document], query: str
+) -> None:
+    folder = tmp_path_factory.mktemp("adopt")
+    short = BuildSettings(passage_tokens=20, overlap_tokens=4)
+    build_index(documents, DEFAULT_ENCODER, folder / "built", short)
+    export_vectors(folder / "built", folder / "vectors.parquet")
+    adopt(folder / "vectors.parquet", folder / "adopted", encoder=DEFAULT_ENCODER)
+    for mode in ("dense", "lexical", "hybrid"):
+        expected = hits_of(folder / "built", query, mode)
+        assert hits_of(folder / "adopted", query, mode) == expected
+    export_vectors(folder / "adopted", folder / "again.parquet")
+    tables = [pyarrow.parquet.read_table(folder / f"{n}.parquet") for n in ("vectors", "again")]
+    assert tables[0].equals(tables[1])
+
+
+def test_each_row_is_a_document_unless_a_field_names_it(out: Path, tmp_path: Path) -> None:
+    rows, vectors = rows_of(6), vectors_of(6)
+    for n, row in enumerate(rows):
+        row |= {"page": f"p{n % 2}", "part": 5 - n}
+    file = write_lines(tmp_path / "v.jsonl", rows, vectors)
+    adopt(file, tmp_path / "rows")
+    assert [each[0] for each in contents_of(tmp_path / "rows")] == [row["id"] for row in rows]
+    adopt(file, out, document_field="page", passage_field="part")
+    first, second = contents_of(out)
+    assert (first[0], second[0]) == ("p0", "p1")
+    assert first[1].split("\n\n") == ["chess number 4", "bread number 2", "lava number 0"]
+    assert second[1].split("\n\n") == ["king number 5", "yeast number 3", "ash number 1"]
+    assert [first[1][start:end] for start, end in first[2]] == first[1].split("\n\n")
+    assert np.array_equal(embeddings_of(out), vectors[[4, 2, 0, 5, 3, 1]])
+
+
+def test_rows_without_text_are_documents_that_are_found_by_id(out: Path) -> None:
+    manifest = adopt(vectors_of(5), out)
+    assert manifest.details["language"] is None
+    assert contents_of(out) == [(f"{n}", "", ((0, 0),)) for n in range(5)]
+    assert np.array_equal(embeddings_of(out), vectors_of(5))
+
+
+def test_the_space_of_vectors_is_a_hash_of_a_sample_with_its_texts(
+    out: Path, tmp_path: Path
+) -> None:
+    file = write_lines(tmp_path / "v.jsonl", rows_of(300), vectors_of(300))
+    manifest = adopt(file, out)
+    texts, vectors = space_sample(out)
+    assert manifest.embedding_space == space_of(vectors)
+    assert len(texts) == len(vectors) == 256
+    by_text = {
+        row["text"]: vector for row, vector in zip(rows_of(300), vectors_of(300), strict=True)
+    }
+    assert all(np.array_equal(by_text[text], vectors[n]) for n, text in enumerate(texts))
+    again = adopt(vectors_of(300), tmp_path / "again", texts=rows_of(300))
+    assert again.embedding_space == manifest.embedding_space
+
+
+def test_an_encoder_that_gives_other_vectors_is_refused(out: Path, tmp_path: Path) -> None:
+    file = write_lines(tmp_path / "v.jsonl", rows_of(20), vectors_of(20, 384))
+    with pytest.raises(EmbeddingSpaceMismatch, match="gives other vectors of the same texts"):
+        adopt(file, out, encoder=DEFAULT_ENCODER)
+    assert not out.exists()
+
+
+def test_vectors_of_other_lengths_are_normalised_for_cosines_only(out: Path) -> None:
+    long = 3 * vectors_of(5)
+    manifest = adopt(long, out)
+    assert manifest.normalised
+    assert np.allclose(embeddings_of(out), vectors_of(5), atol=1e-6)
+
+
+class Failing:
+    """A source that ends with an error at a row, and notes where it was asked to begin."""
+
+    name, dim, metric, num_rows = "the source", 8, None, 30
+
+    def __init__(self, fails_at: int | None, bad_id: str = "") -> None:
+        self._fails_at, self._bad_id = fails_at, bad_id
+        self.began = list[int]()
+
+    def blocks(self, first: int = 0) -> Iterator[VectorBlock]:
+        self.began.append(first)
+        rows, vectors = rows_of(30), vectors_of(30)
+        if self._bad_id:
+            rows[20]["id"] = self._bad_id
+        for start in range(first, 30, 5):
+            if start == self._fails_at:
+                raise ConnectionError("the line is cut")
+            yield VectorBlock(rows[start : start + 5], vectors[start : start + 5])
+
+
+def test_an_interrupted_adoption_goes_on_with_the_rows_that_it_lacks(out: Path) -> None:
+    with pytest.raises(ConnectionError):
+        adopt(Failing(15), out)
+    assert not out.exists()
+    assert working_directory(out).is_dir()
+    source = Failing(None)
+    adopt(source, out)
+    assert source.began[-1] == 15
+    assert [each[0] for each in contents_of(out)] == [f"r{n}" for n in range(30)]
+    assert np.array_equal(embeddings_of(out), vectors_of(30))
+    assert not working_directory(out).exists()
+
+
+def test_other_vectors_are_read_from_the_start(out: Path) -> None:
+    with pytest.raises(ConnectionError):
+        adopt(Failing(15), out)
+    adopt(vectors_of(7), out)
+    assert np.array_equal(embeddings_of(out), vectors_of(7))
+
+
+def test_an_id_that_comes_twice_is_refused_with_its_row(out: Path) -> None:
+    with pytest.raises(CollectionError, match=r"row 21: the id 'r3' came before.*document_field"):
+        adopt(Failing(None, "r3"), out)
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda each: each.__setitem__((3, 2), np.nan), "row 4: .*not finite"),
+        (lambda each: each.__setitem__(3, 0), "row 4: .*zero"),
+    ],
+    ids=["not a number", "zero"],
+)
+def test_a_bad_vector_is_refused_with_its_row(out: Path, change: Any, problem: str) -> None:
+    vectors = vectors_of(9)
+    change(vectors)
+    with pytest.raises(CollectionError, match=problem):
+        adopt(vectors, out)
+    assert not out.exists()
+
+
+def test_fewer_texts_than_vectors_are_refused(out: Path) -> None:
+    with pytest.raises(CollectionError, match="9 vectors for 8 documents"):
+        adopt(vectors_of(9), out, texts=rows_of(8))
+    assert not out.exists()
+
+
+def test_only_a_faiss_file_is_served_as_it_is(out: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match="no FAISS file"):
+        adopt(vectors_of(9), out, as_is=True)
