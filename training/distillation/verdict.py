@@ -11,7 +11,7 @@ import numpy as np
 from swiftlet.encoders.encoder import Encoder, OnnxEncoder
 from swiftlet.errors import RetrievalError
 from swiftlet.evaluation.experiment import JudgedSet
-from swiftlet.index.query_encoder import query_encoder_of
+from swiftlet.index.query_encoder import query_encoder_if_any
 from swiftlet.index.vectors.vector_index import VectorIndex
 from swiftlet.types import Query
 from training.distillation.overlap import IndexComparison, Overlap, ndcg
@@ -64,9 +64,12 @@ class Verdict:
 def own_encoder(index: Path, targets: Targets) -> Encoder | None:
     """The query encoder of an index, if it is known and of the index's space."""
     try:
-        encoder = OnnxEncoder.load(query_encoder_of(index), role="query")
-    except (RetrievalError, KeyError):  # vectors made elsewhere name no encoder
+        directory = query_encoder_if_any(index)
+    except RetrievalError:  # it is no longer there
         return None
+    if directory is None:
+        return None
+    encoder = OnnxEncoder.load(directory, role="query")
     return encoder if encoder.embedding_space == targets.embedding_space else None
 
 
