@@ -19,7 +19,7 @@ from swiftlet.index.documents.passages import encoder_text
 from swiftlet.index.updates.directory_writer import write
 from swiftlet.manifest import L2, load_manifest, read_manifest
 from swiftlet.types import Document, Embeddings
-from tests.runs import Listener
+from tests.runs import Listener, records
 from training.distillation.distill import distill
 from training.distillation.pairs import read_pairs
 from training.distillation.settings import Distillation
@@ -93,6 +93,39 @@ def test_an_index_teaches_an_encoder_of_its_space_and_judges_it(own: Path, tmp_p
     assert verdict.passages > 0.5
     assert verdict.known_items > 0.3
     assert verdict.is_good is manifest.details["verdict"]["is_good"]
+
+
+def test_a_training_ends_at_the_first_evaluation_after_its_minutes(
+    own: Path, tmp_path: Path
+) -> None:
+    settings = Distillation(index=str(own), student=LOOKUP, minutes=1e-9)
+    outcome = distill(settings, tmp_path / "run", compare=False, progress=Listener())
+    assert outcome.best_step == 0
+    assert [each["reason"] for each in records(tmp_path / "run", "stop")] == [
+        "1e-09 minute(s) are over"
+    ]
+
+
+def test_queries_with_the_vectors_of_a_teacher_are_learnt_beside_the_passages(
+    tmp_path: Path,
+) -> None:
+    documents = [{"_id": f"{a}-{p}", "text": f"{a} in {p}"} for a in ANIMALS for p in PLACES]
+    build(documents, tmp_path / "index", language=None)
+    log = tmp_path / "log.txt"
+    log.write_text("\n".join(f"where do {a} meet {b}" for a in ANIMALS for b in ANIMALS))
+    settings = Distillation(
+        index=str(tmp_path / "index"),
+        teacher=DEFAULT_QUERY_ENCODER.name,
+        pairs=True,
+        queries=(str(log),),
+        student=LOOKUP,
+        projection_only=True,
+    )
+    outcome = distill(settings, tmp_path / "run", progress=Listener())
+    assert outcome.num_held_out == 3
+    assert outcome.verdict is not None
+    assert outcome.verdict.queries == 33
+    assert outcome.verdict.overlap == outcome.overlaps[0].overlap_10
 
 
 def test_passages_are_read_with_their_changes_and_none_of_a_document_held_out_is_learnt(
