@@ -242,7 +242,11 @@ def test_no_bad_lines_are_counted_where_none_was_read(corpus: Path, index: Path)
 @pytest.mark.parametrize(
     ("arguments", "complaint", "hints"),
     [
-        ("search index", "Missing argument 'QUERY'.", ["search index 'how do", "search --help"]),
+        (
+            "search index",
+            "give the text of a query, or --embedding FILE",
+            ["search index 'how do", "search --help"],
+        ),
         ("search index two words", "extra argument", ["search index 'how do", "search --help"]),
         ("index docs", "Missing option '--out'.", ["index docs/ --out index", "index --help"]),
         ("index docs --ou x", "Possible options: --out", ["--out index", "index --help"]),
