@@ -1,14 +1,23 @@
 """Builds an index directory from a corpus."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from itertools import islice
+from os import PathLike
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 from swiftlet import encoders
 from swiftlet.arguments import StrPath, made, path_of
 from swiftlet.corpora.lines import SkippedLines
-from swiftlet.corpora.rows import Corpus, documents_of
-from swiftlet.encoders.encoder import OnnxEncoder, directory_of
+from swiftlet.corpora.rows import Corpus, documents_of, rows_in
+from swiftlet.corpora.vector_sources import open_vectors
+from swiftlet.corpora.vector_sources.source import Source, of_pairs
+from swiftlet.encoders.opening import EncoderSpec, Place, encoder_place, open_encoder
+from swiftlet.errors import InvalidArgumentError
+from swiftlet.index.building.adopt import adopt
 from swiftlet.index.building.assembly import Assembly
 from swiftlet.index.building.draft import draft
 from swiftlet.index.building.embeddings import NewCorpus
@@ -36,11 +45,12 @@ def build(
     corpus: Corpus | Shards,
     out: StrPath,
     *,
-    encoder: StrPath | None = None,
+    encoder: EncoderSpec | None = None,
     overwrite: bool = False,
     skipped: SkippedLines | None = None,
     progress: Progress | None = None,
     finish: Finish | None = None,
+    embeddings: str | ArrayLike | None = None,
     **settings: Any,
 ) -> Manifest:
     """Build the index directory `out` from a corpus, or from shards of one.
@@ -50,26 +60,66 @@ def build(
 
     :param corpus: A path, an iterable of dicts or of `Document`, a DataFrame or an Arrow table; or
         `Shards`, which keep their own splitting and precision.
-    :param encoder: The directory of the document encoder; None takes the one that ships, or for
-        shards the one that encoded them.
+    :param encoder: The document encoder: a directory or name, a function of texts, or an address
+        (docs/encoders.md); None takes the one that ships, or for shards the one that encoded them.
     :param overwrite: Replace an existing index.
     :param skipped: Collects bad rows or lines, which are left out; None refuses them.
     :param progress: Shows the progress, such as `ProgressLine()`; None shows nothing.
+    :param embeddings: Vectors (n, dim) that were made elsewhere, one for each document in order, or
+        the name of the column that has them; then nothing is encoded, as by `adopt`.
     :param settings: The fields of `BuildSettings`: docs/library.md describes each.
     :returns: The manifest of the index.
     :raises RetrievalError: When the corpus, a setting, the encoder or the storage is bad.
     """
+    if embeddings is not None:
+        if finish is not None or skipped is not None or isinstance(corpus, Shards):
+            raise InvalidArgumentError(
+                "embeddings are of a corpus without skipped lines, and not of shards: leave out "
+                "either"
+            )
+        source = _with_embeddings(corpus, embeddings)
+        return adopt(
+            source, out, encoder=encoder, overwrite=overwrite, progress=progress, **settings
+        )
     checked = made(BuildSettings, **settings)
-    places = directory_of(encoder), path_of("out", out)
+    places = encoder_place(encoder), path_of("out", out)
     documents = corpus if isinstance(corpus, Shards) else documents_of(corpus, skipped=skipped)
     return build_index(
         documents, *places, checked, overwrite=overwrite, progress=progress, finish=finish
     )
 
 
+def _with_embeddings(corpus: Corpus, embeddings: str | ArrayLike) -> Source:
+    """The documents of a corpus with vectors that were made elsewhere."""
+    if not isinstance(embeddings, str):
+        try:
+            return open_vectors(np.asarray(embeddings), texts=corpus)
+        except ValueError as error:
+            raise InvalidArgumentError(f"embeddings are no array (n, dim): {error}") from error
+    if isinstance(corpus, str | PathLike):
+        return open_vectors(corpus, vector_field=embeddings)
+
+    def pairs(first: int) -> Generator[tuple[Mapping[str, Any], Any], None, None]:
+        for row in islice(rows_in(corpus), first, None):
+            if not isinstance(row, Mapping):
+                raise InvalidArgumentError(
+                    f"embeddings is {embeddings!r}, but rows of {type(row).__name__} have no "
+                    "columns: give an array"
+                )
+            rest = dict(row)
+            yield rest, rest.pop(embeddings, None)
+
+    if isinstance(corpus, Iterator):
+        raise InvalidArgumentError(
+            "a corpus with a column of vectors is read more than once: give a list, a table or a "
+            "file, not an iterator"
+        )
+    return of_pairs("the corpus", pairs)
+
+
 def build_index(
     documents: Iterable[Document] | EncodedCorpus,
-    encoder_directory: Path | None,
+    place: Place | None,
     out: Path,
     settings: BuildSettings | None = None,
     *,
@@ -82,7 +132,7 @@ def build_index(
     Memory holds the index and one buffer, for any size of the corpus. If `out` is an index that was
     made by the same encoder, its embeddings are taken for the passages that are as before.
 
-    :param encoder_directory: None takes the encoder that ships, or that encoded the corpus.
+    :param place: Of the encoder; None takes the encoder that ships, or that encoded the corpus.
     :raises InvalidArgumentError: When a setting is out of range, or `out` must not be written.
     :raises CollectionError: When the corpus is bad.
     :raises ArtefactError: When the encoder is damaged, or another process builds the same index.
@@ -94,14 +144,14 @@ def build_index(
     corpus: EncodedCorpus | NewCorpus
     if isinstance(documents, EncodedCorpus):
         corpus, made = documents, f"{documents.name} were encoded"
-        encoder = load_document_encoder(corpus.details, encoder_directory, made=made)
+        encoder = load_document_encoder(corpus.details, place, made=made)
     else:
-        encoder_directory = encoder_directory or encoders.DEFAULT_ENCODER
-        encoder = OnnxEncoder.load(encoder_directory, precision=settings.precision, role="passage")
+        place = place or encoders.DEFAULT_ENCODER
+        encoder = open_encoder(place, "passage", precision=settings.precision)
         corpus = NewCorpus(documents, encoder, settings, index=out)
     details = {**corpus.details, "facets": list(settings.facets)}
-    if encoder_directory is not None:
-        details = with_place(details, encoder_directory)
+    if place is not None:
+        details = with_place(details, place)
     if settings.factory is not None:
         FaissIndex.create(settings.factory, encoder.dim)  # refused before the corpus is read
     if settings.language is not None:
