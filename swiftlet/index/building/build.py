@@ -7,7 +7,7 @@ from typing import Any
 from swiftlet import encoders
 from swiftlet.arguments import StrPath, made, path_of
 from swiftlet.corpora.lines import SkippedLines
-from swiftlet.corpora.rows import Corpus, documents_of
+from swiftlet.corpora.rows import Corpus, documents_to_encode
 from swiftlet.encoders.encoder import OnnxEncoder, directory_of
 from swiftlet.index.building.assembly import Assembly
 from swiftlet.index.building.draft import draft
@@ -61,7 +61,9 @@ def build(
     """
     checked = made(BuildSettings, **settings)
     places = directory_of(encoder), path_of("out", out)
-    documents = corpus if isinstance(corpus, Shards) else documents_of(corpus, skipped=skipped)
+    documents = (
+        corpus if isinstance(corpus, Shards) else documents_to_encode(corpus, skipped=skipped)
+    )
     return build_index(
         documents, *places, checked, overwrite=overwrite, progress=progress, finish=finish
     )
