@@ -5,6 +5,7 @@ import operator
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 from swiftlet.arguments import StrPath, path_of
@@ -90,12 +91,8 @@ def documents_of_rows(
     """
     parse = SeenIds().unique(document_from_row)
     records = parse_records(_CORPUS, enumerate(rows, start=1), parse, skipped)
-    note = skipped.note if skipped is not None else _warn
+    note = partial(logger.warning, "%s") if skipped is None else skipped.note
     yield from without_vectors((document for _, document in records), (), note)
-
-
-def _warn(sentence: str) -> None:
-    logger.warning("%s", sentence)
 
 
 def _are_paths(corpus: object) -> TypeGuard[Sequence[str | os.PathLike[str]]]:
