@@ -72,7 +72,7 @@ def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = None) 
     # Before there is an index to reload, SIGHUP must not end the process.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     # The first process of a container would otherwise ignore SIGTERM.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    signal.signal(signal.SIGTERM, _end)
     named = {"index": settings.index, "encoder": settings.encoder, "reranker": settings.reranker}
     for kind, place in named.items():
         if isinstance(place, Path):
@@ -163,7 +163,20 @@ def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = None) 
             gc.freeze()
             handles = [each.dup() for each in listeners for _ in range(_LISTENERS - 1)]
             _Server(config, connection, state, reloader, announce).run([*listeners, *handles])
+        _ignore_signals()
         logger.info("stopped")
+
+
+def _end(*_: object) -> None:
+    """End before there is anything to drain."""
+    _ignore_signals()
+    sys.exit(0)
+
+
+def _ignore_signals() -> None:
+    """Let no further signal change the exit status of a process that ends."""
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, signal.SIG_IGN)
 
 
 class _Server(uvicorn.Server):

@@ -102,7 +102,8 @@ class Client:
         # Escape dots too: an id such as ".." would change the path.
         segment = quote(document_id, safe="", errors="replace").replace(".", "%2E")
         answer = self._request("GET", f"/documents/{segment}")
-        if answer.status_code == 404 and _problem(answer).get("type") == _UNKNOWN_DOCUMENT:
+        kind = f"{_problem(answer).get('type')}" if answer.status_code == 404 else ""
+        if kind.endswith(_UNKNOWN_DOCUMENT):  # a prefix may stand before it
             raise UnknownDocumentError(document_id)
         return self._object(answer)
 

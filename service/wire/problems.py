@@ -193,7 +193,7 @@ def problem_response(error: Exception, context: RequestContext) -> Response:
         logger.warning("request %s was refused: %s", context.request_id, detail)
         detail = bare
     problem = {
-        "type": f"/docs#{kind.name}",
+        "type": f"{context.prefix}/docs#{kind.name}",
         "title": kind.title,
         "status": kind.status,
         "detail": detail,

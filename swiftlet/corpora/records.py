@@ -94,7 +94,7 @@ def document_from_row(row: object, fields: Fields | None = None) -> Document:
         filled = {name: value for name, value in row.items() if not _is_missing(value)}
         document = _from_fields(filled, fields)
     elif isinstance(row, Document):
-        known = {"id": row.document_id, "text": row.text, "title": row.title}
+        known: dict[str, Any] = {"id": row.document_id, "text": row.text, "title": row.title}
         if isinstance(row, EmbeddedDocument):
             known[EMBEDDING] = row.embedding
         document = _from_fields({**known, "metadata": row.metadata}, None)

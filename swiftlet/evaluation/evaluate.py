@@ -62,7 +62,7 @@ def evaluate(
     :param top_k: Documents for each query; None takes as many as the metrics need, at least 100.
     :param run_out: The path of a TREC run to write.
     :param against: The path of a TREC run; differences from it are tested for significance.
-    :param test: How they are tested: by Student's t ("t"), by "wilcoxon" or by "randomisation".
+    :param test: How they are tested: by Student's t ("t") or by "wilcoxon".
     :param length_bins: Divide the queries by the mean length of their relevant documents: the most
         tokens of each bin, ascending, such as [100, 200, 400]. This needs an index.
     :param allow_unknown: Accept qrels that name unknown queries or documents.

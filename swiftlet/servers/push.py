@@ -1,7 +1,7 @@
 """Publishes an index to a server, without encoding anything again."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
@@ -39,7 +39,6 @@ _SAMPLE = 100
 _NEAREST = 10
 _SEED = 0
 _BLOCK_ROWS = 8_192
-_IN_BULK = " in bulk"
 _OF_ANOTHER = "was begun by a push of another index, or of this one before it changed"
 _AGAIN = "interrupted: run the same command again to continue"
 _COMPLETED = "has this index already: an earlier push was completed"
@@ -68,7 +67,6 @@ def push(
     language: str | None = DEFAULT_LANGUAGE,
     facets: Sequence[str] = (),
     index_type: str | None = None,
-    bulk_insert: StrPath | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> Pushed:
@@ -86,8 +84,6 @@ def push(
     :param facets: Of shards: fields that the server indexes for filters. An index has its own.
     :param index_type: One of the types that the server has, such as FLAT or HNSW; None depends on
         the number of passages.
-    :param bulk_insert: A folder or an address as s3://BUCKET/PATH that the server reads, too;
-        passages go there as Parquet files, which the server inserts. None sends them in requests.
     :raises ArtefactError: When the index or the encoder is damaged, or they do not fit together.
     :raises InvalidArgumentError: When the collection exists and `overwrite` is not set, or is not
         of Swiftlet; or a document has more than the server can hold.
@@ -117,11 +113,6 @@ def push(
         )
     loaded = load_document_encoder(source.manifest.details, directory).reading("query")
     target = engine(address)
-    if bulk_insert is not None:
-        # An interrupted push goes on in the same way: two ways could write a passage twice.
-        source = replace(source, identity=f"{source.identity}{_IN_BULK}")
-        is_path = "://" not in f"{bulk_insert}"
-        target.insert_in_bulk(f"{path_of('bulk_insert', bulk_insert) if is_path else bulk_insert}")
     without_words = target.reason_against_words(source.manifest.details)
     done = _done(target, source, index_type, overwrite=overwrite)
     total = target.check(source, progress)
@@ -170,10 +161,6 @@ def _done(target: Target, source: Source, index_type: str | None, *, overwrite: 
         what = f"has an index of the type {begun.index_type}"
     if begun.state == COMPLETE and (begun.manifest, begun.source) == about:
         what = _COMPLETED
-    ways = [each.removesuffix(_IN_BULK) for each in (begun.source, source.identity)]
-    if what is None and ways[0] == ways[1]:
-        how = "with" if begun.source.endswith(_IN_BULK) else "without"
-        what = f"is what a push {how} --bulk-insert has begun: run that again"
     if not overwrite:
         raise InvalidArgumentError(
             f"{target.address} {what or _OF_ANOTHER}; choose another name or pass --overwrite"

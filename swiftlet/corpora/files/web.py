@@ -2,7 +2,7 @@
 
 import codecs
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from html import escape
 from itertools import islice
 from pathlib import Path
@@ -48,7 +48,9 @@ _ROLES = {
 _NAVIGATION = re.compile(
     r"nav(?:bar|igation|header|footer|path|row)?\b|\bbreadcrumbs?\b|sidebar\b", re.IGNORECASE
 )
+_NOTE = re.compile(r"note|admonition|callout|tip\b|hint|warning|caution|important", re.IGNORECASE)
 _MOST_TEXTS = 3_000
+_LONG_PAGE, _MOST_ATTRIBUTES = 2**15, 1_000  # shorter pages have too few of them to take long
 _LINKS_TO_HEADINGS = ("¶", "#", "§", "🔗", "\uf0c1")
 _WITHIN_LINES = frozenset({
     "a", "abbr", "acronym", "area", "audio", "b", "bdi", "bdo", "big", "button", "canvas", "cite",
@@ -116,9 +118,15 @@ def _tree(page: str) -> Any:
     """The elements of a page; None if it has none.
 
     :raises RecursionError: When it is nested so deeply that the parser would drop text.
+    :raises ValueError: When an element has very many attributes.
     """
     from lxml import etree, html  # type: ignore[import-untyped]
 
+    if len(page) > _LONG_PAGE:
+        counting = etree.HTMLParser(encoding="utf-8", huge_tree=True, target=_Attributes())
+        counting.feed(page.encode())
+        if counting.close() > _MOST_ATTRIBUTES:
+            raise ValueError(f"an element has more than {_MOST_ATTRIBUTES:,} attributes")
     parser = html.HTMLParser(
         encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True, collect_ids=False
     )
@@ -129,6 +137,20 @@ def _tree(page: str) -> Any:
     if any(each.message.startswith("Excessive depth") for each in parser.error_log):
         raise RecursionError
     return tree
+
+
+class _Attributes:
+    """Counts the attributes of elements: a tree takes the square of their number to build."""
+
+    most = 0
+
+    def start(self, _tag: str, attributes: Mapping[str, str]) -> None:
+        """Take in an element."""
+        self.most = max(self.most, len(attributes))
+
+    def close(self) -> int:
+        """The number of the element that has most of them."""
+        return self.most
 
 
 def _main_parts(path: Path, page: str) -> Iterator[Part]:
@@ -204,16 +226,22 @@ def _is_left_out(element: Any, left_out: frozenset[str]) -> bool:
     if element.tag == "a":
         is_own = (element.get("href") or "").startswith("#")
         return is_own and "".join(_texts(element)) in _LINKS_TO_HEADINGS
-    name = _ROLES.get(element.get("role") or "", element.tag)
+    role = element.get("role") or ""
+    name, names = _ROLES.get(role, element.tag), f"{element.get('class') or ''} {role}"
+    if name == "aside" and _NOTE.search(names):  # such as footnotes
+        return False
     if name in left_out and name in _READ_WITH_HEADING:
         return next(element.iter(*_HEADINGS), None) is None
     if name in left_out or left_out == _NOT_SHOWN or name == "li" or name in _WITHIN_LINES:
         return name in left_out
-    if not _NAVIGATION.search(f"{element.get('class') or ''} {element.get('id') or ''}"):
+    if not _NAVIGATION.search(f"{names} {element.get('id') or ''}"):
         return False
     texts = _texts(element)
-    if len(texts) == _MOST_TEXTS:
-        return False
+    return len(texts) < _MOST_TEXTS and _are_links(element, texts)
+
+
+def _are_links(element: Any, texts: list[str]) -> bool:
+    """Whether most of the texts of an element are those of its links."""
     linked = [text for link in element.iter("a") for text in _texts(link)]
     return 2 * sum(map(len, linked)) > sum(map(len, texts))
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import grpc
 from pymilvus import MilvusClient, MilvusException
-from pymilvus.client.call_context import CallContext
 from pymilvus.exceptions import (
     ConnectError,
     ConnectionNotExistException,
@@ -107,12 +106,8 @@ class Collection:
             raise IndexServerTimeoutError("the deadline passed before the index was searched")
         longest = min(SLOW_SECONDS if slow else LONGEST_SECONDS, seconds)
         try:
-            client = self.client
-            if not hasattr(client, method):
-                # The client has no bulk inserts, but its connection has.
-                client = client._get_connection()  # noqa: SLF001
-                arguments["context"] = CallContext(self.address.database)
-            return getattr(client, method)(timeout=_Once(longest) if once else longest, **arguments)
+            call = getattr(self.client, method)
+            return call(timeout=_Once(longest) if once else longest, **arguments)
         except _ERRORS as error:
             found = self._error(method, error)
             if isinstance(found, IndexServerAwayError):
