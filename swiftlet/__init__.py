@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from swiftlet.evaluation.evaluate import evaluate
     from swiftlet.evaluation.fidelity import fidelity
     from swiftlet.evaluation.weight import reset_weight, tune
+    from swiftlet.index.building.adopt import adopt
     from swiftlet.index.building.build import build
     from swiftlet.index.building.shards import Shards, encode
     from swiftlet.index.snapshot import snapshot
@@ -77,6 +78,7 @@ __all__ = [
     "SkippedLines",
     "StorageError",
     "UnknownDocumentError",
+    "adopt",
     "build",
     "encode",
     "evaluate",
@@ -99,6 +101,7 @@ _MODULES = {
     "swiftlet.evaluation.evaluate": ("evaluate",),
     "swiftlet.evaluation.fidelity": ("fidelity",),
     "swiftlet.evaluation.weight": ("reset_weight", "tune"),
+    "swiftlet.index.building.adopt": ("adopt",),
     "swiftlet.index.building.build": ("build",),
     "swiftlet.index.building.shards": ("Shards", "encode"),
     "swiftlet.index.snapshot": ("snapshot",),

@@ -12,6 +12,7 @@ import swiftlet
 from swiftlet.cli.compare import compare
 from swiftlet.cli.demo import demo
 from swiftlet.cli.evaluate import evaluate
+from swiftlet.cli.indexes.adopt import adopt
 from swiftlet.cli.indexes.changes import add, compact, delete, repair
 from swiftlet.cli.indexes.copies import export_vectors, pull, push, snapshot
 from swiftlet.cli.indexes.index import index
@@ -123,6 +124,7 @@ def options(
 _EXAMPLES: dict[Callable[..., None], str] = {
     demo: "swiftlet demo",
     index: "swiftlet index docs/ --out index",
+    adopt: "swiftlet adopt vectors.faiss --texts texts.jsonl --out index",
     encode: "swiftlet encode docs/ --shard 1/2 --out shards/1",
     search: "swiftlet search index 'how do volcanoes erupt?'",
     serve: "swiftlet serve index --port 8080",

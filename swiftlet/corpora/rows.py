@@ -77,7 +77,7 @@ def documents_of(
         paths = [path_of("corpus", each) for each in corpus]
         documents = read_documents(paths, skipped=skipped, fields=fields)
     else:
-        documents = documents_of_rows(_rows(corpus), skipped)
+        documents = documents_of_rows(rows_in(corpus), skipped)
     return _with_the_way_out(documents)
 
 
@@ -168,7 +168,11 @@ def _grade(grade: Any) -> int:
         raise LineError(f"the grade {shown(grade)} is not an integer") from None
 
 
-def _rows(corpus: Any) -> Iterator[Any]:
+def rows_in(corpus: Any) -> Iterator[Any]:
+    """The rows of a corpus in memory.
+
+    :raises InvalidArgumentError: When it is none.
+    """
     if isinstance(corpus, DataFrame):
         return _frame_rows(corpus)
     if isinstance(corpus, ArrowTable):

@@ -26,10 +26,18 @@ def add(
     corpus: Corpus,
     encoder: RememberedEncoderOption = None,
     threads: Threads = None,
+    vector_field: Annotated[
+        str | None,
+        typer.Option(
+            help="The field with the vectors of documents, which no encoder then reads.",
+            show_default="embedding",
+        ),
+    ] = None,
     *,
     fields: dict[str, Any],
 ) -> None:
     """Add documents to an index; they replace those that have the same ids."""
+    from swiftlet.corpora.vector_sources import rows_with_vectors
     from swiftlet.index.updates.directory_writer import write
 
     with write(index, encoder=encoder, threads=threads) as writer:
@@ -39,7 +47,10 @@ def add(
                 documents_with(corpus, fields) as (named, skipped),
                 ProgressBars() as progress,
             ):
-                changed = writer.put(named, skipped=skipped, progress=progress)
+                rows = named
+                if vector_field is not None:
+                    rows = rows_with_vectors(corpus, vector_field, fields)
+                changed = writer.put(rows, skipped=skipped, progress=progress)
         except BaseException:
             if written := writer.change - before:
                 print_note(

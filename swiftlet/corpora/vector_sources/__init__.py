@@ -1,6 +1,6 @@
 """Vectors that were made elsewhere: one module for each kind of place that has them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from swiftlet.arguments import StrPath, path_of
 from swiftlet.corpora.fields import Fields
 from swiftlet.corpora.lines import COMPRESSED_SUFFIXES, read_errors
+from swiftlet.corpora.records import EMBEDDING
 from swiftlet.corpora.rows import Corpus
 from swiftlet.corpora.tables import ARROW, PARQUET, is_saved_dataset
 from swiftlet.corpora.vector_sources.arrays import ARRAY_SUFFIXES, of_array, open_arrays
@@ -84,6 +85,22 @@ def open_vectors(
         is_path = not isinstance(ids, Sequence) or isinstance(ids, str)
         source = with_ids(source, path_of("ids", ids) if is_path else ids)  # type: ignore[arg-type]
     return source if texts is None else with_texts(source, texts, fields)
+
+
+def rows_with_vectors(
+    places: Iterable[StrPath], vector_field: str, fields: Mapping[str, Any]
+) -> Iterator[dict[str, Any]]:
+    """The rows of files, each with its vector as "embedding", as a corpus to put into an index.
+
+    :param fields: Of `Fields`, for the names of the rows' fields.
+    :raises CollectionError: As `open_vectors`.
+    """
+    names = {name: value for name, value in fields.items() if name in Fields.__slots__}
+    for place in places:
+        columns = Fields(**names) if names else None
+        for block in open_vectors(place, vector_field=vector_field, fields=columns).blocks():
+            for row, vector in zip(block.rows, block.embeddings, strict=True):
+                yield {**row, EMBEDDING: vector}
 
 
 def _open(place: Place, vector_field: str | None, fields: Fields | None) -> Source:

@@ -1,14 +1,23 @@
 """Builds an index directory from a corpus."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from itertools import islice
+from os import PathLike
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 from swiftlet import encoders
 from swiftlet.arguments import StrPath, made, path_of
 from swiftlet.corpora.lines import SkippedLines
-from swiftlet.corpora.rows import Corpus, documents_of
+from swiftlet.corpora.rows import Corpus, documents_of, rows_in
+from swiftlet.corpora.vector_sources import open_vectors
+from swiftlet.corpora.vector_sources.source import Source, of_pairs
 from swiftlet.encoders.opening import EncoderSpec, Place, encoder_place, open_encoder
+from swiftlet.errors import InvalidArgumentError
+from swiftlet.index.building.adopt import adopt
 from swiftlet.index.building.assembly import Assembly
 from swiftlet.index.building.draft import draft
 from swiftlet.index.building.embeddings import NewCorpus
@@ -41,6 +50,7 @@ def build(
     skipped: SkippedLines | None = None,
     progress: Progress | None = None,
     finish: Finish | None = None,
+    embeddings: str | ArrayLike | None = None,
     **settings: Any,
 ) -> Manifest:
     """Build the index directory `out` from a corpus, or from shards of one.
@@ -55,16 +65,56 @@ def build(
     :param overwrite: Replace an existing index.
     :param skipped: Collects bad rows or lines, which are left out; None refuses them.
     :param progress: Shows the progress, such as `ProgressLine()`; None shows nothing.
+    :param embeddings: Vectors (n, dim) that were made elsewhere, one for each document in order, or
+        the name of the column that has them; then nothing is encoded, as by `adopt`.
     :param settings: The fields of `BuildSettings`: docs/library.md describes each.
     :returns: The manifest of the index.
     :raises RetrievalError: When the corpus, a setting, the encoder or the storage is bad.
     """
+    if embeddings is not None:
+        if finish is not None or skipped is not None or isinstance(corpus, Shards):
+            raise InvalidArgumentError(
+                "embeddings are of a corpus without skipped lines, and not of shards: leave out "
+                "either"
+            )
+        source = _with_embeddings(corpus, embeddings)
+        return adopt(
+            source, out, encoder=encoder, overwrite=overwrite, progress=progress, **settings
+        )
     checked = made(BuildSettings, **settings)
     places = encoder_place(encoder), path_of("out", out)
     documents = corpus if isinstance(corpus, Shards) else documents_of(corpus, skipped=skipped)
     return build_index(
         documents, *places, checked, overwrite=overwrite, progress=progress, finish=finish
     )
+
+
+def _with_embeddings(corpus: Corpus, embeddings: str | ArrayLike) -> Source:
+    """The documents of a corpus with vectors that were made elsewhere."""
+    if not isinstance(embeddings, str):
+        try:
+            return open_vectors(np.asarray(embeddings), texts=corpus)
+        except ValueError as error:
+            raise InvalidArgumentError(f"embeddings are no array (n, dim): {error}") from error
+    if isinstance(corpus, str | PathLike):
+        return open_vectors(corpus, vector_field=embeddings)
+
+    def pairs(first: int) -> Generator[tuple[Mapping[str, Any], Any], None, None]:
+        for row in islice(rows_in(corpus), first, None):
+            if not isinstance(row, Mapping):
+                raise InvalidArgumentError(
+                    f"embeddings is {embeddings!r}, but rows of {type(row).__name__} have no "
+                    "columns: give an array"
+                )
+            rest = dict(row)
+            yield rest, rest.pop(embeddings, None)
+
+    if isinstance(corpus, Iterator):
+        raise InvalidArgumentError(
+            "a corpus with a column of vectors is read more than once: give a list, a table or a "
+            "file, not an iterator"
+        )
+    return of_pairs("the corpus", pairs)
 
 
 def build_index(

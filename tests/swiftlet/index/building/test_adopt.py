@@ -10,17 +10,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swiftlet.corpora.vectors import VectorBlock
-from swiftlet.encoders import DEFAULT_ENCODER
-from swiftlet.errors import CollectionError, EmbeddingSpaceMismatch, InvalidArgumentError
+from swiftlet.encoders import DEFAULT_ENCODER, LOOKUP_QUERY_ENCODER
+from swiftlet.errors import (
+    CollectionError,
+    EmbeddingSpaceMismatch,
+    InvalidArgumentError,
+    RetrievalError,
+)
 from swiftlet.index.building.adopt import adopt
-from swiftlet.index.building.build import BuildSettings, build_index
+from swiftlet.index.building.build import BuildSettings, build, build_index
 from swiftlet.index.contents import Contents
 from swiftlet.index.space_sample import space_of, space_sample
 from swiftlet.index.vectors_export import export_vectors
 from swiftlet.manifest import load_manifest
+from swiftlet.progress import Silence
 from swiftlet.publication import working_directory
 from swiftlet.search.searcher import Searcher
 from swiftlet.types import Document, Embeddings
+from tests.command_line import swiftlet
 
 WORDS = ("lava", "ash", "bread", "yeast", "chess", "king", "moon", "tide", "bow", "string")
 
@@ -57,7 +64,7 @@ def embeddings_of(index: Path) -> Embeddings:
 
 
 def hits_of(index: Path, query: str, mode: str) -> list[Any]:
-    searcher = Searcher.open(index, DEFAULT_ENCODER)
+    searcher = Searcher.open(index, LOOKUP_QUERY_ENCODER)
     try:
         found = searcher.search(query, 10, mode=mode)
         return [(each.document_id, each.score, each.passage, each.metadata) for each in found]
@@ -79,16 +86,17 @@ documents = st.lists(
 )
 
 
-@settings(max_examples=4)
+@pytest.mark.check
+@settings(max_examples=8)
 @given(documents=documents, query=st.sampled_from(WORDS))
 def test_adopting_what_export_vectors_wrote_gives_the_same_hits_and_scores(
     tmp_path_factory: pytest.TempPathFactory, documents: list[Document], query: str
 ) -> None:
     folder = tmp_path_factory.mktemp("adopt")
     short = BuildSettings(passage_tokens=20, overlap_tokens=4)
-    build_index(documents, DEFAULT_ENCODER, folder / "built", short)
+    build_index(documents, LOOKUP_QUERY_ENCODER, folder / "built", short)
     export_vectors(folder / "built", folder / "vectors.parquet")
-    adopt(folder / "vectors.parquet", folder / "adopted", encoder=DEFAULT_ENCODER)
+    adopt(folder / "vectors.parquet", folder / "adopted", encoder=LOOKUP_QUERY_ENCODER)
     for mode in ("dense", "lexical", "hybrid"):
         expected = hits_of(folder / "built", query, mode)
         assert hits_of(folder / "adopted", query, mode) == expected
@@ -221,3 +229,49 @@ def test_fewer_texts_than_vectors_are_refused(out: Path) -> None:
 def test_only_a_faiss_file_is_served_as_it_is(out: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="no FAISS file"):
         adopt(vectors_of(9), out, as_is=True)
+
+
+def test_a_build_takes_embeddings_in_place_of_an_encoder(out: Path, tmp_path: Path) -> None:
+    rows, vectors = rows_of(5), vectors_of(5)
+    file = write_lines(tmp_path / "v.jsonl", rows, vectors)
+    held = [{**row, "vector": vector} for row, vector in zip(rows, vectors, strict=True)]
+    for corpus, embeddings in ((rows, vectors), (file, "vector"), (held, "vector")):
+        build(corpus, out, embeddings=embeddings, overwrite=True)
+        assert [each[:2] for each in contents_of(out)] == [(r["id"], r["text"]) for r in rows]
+        assert np.array_equal(embeddings_of(out), vectors)
+    for corpus, embeddings in ((rows, vectors[:4]), (rows, "no-such"), (iter(held), "vector")):
+        with pytest.raises(RetrievalError):
+            build(corpus, out, embeddings=embeddings, overwrite=True)
+
+
+def test_a_build_says_that_it_leaves_vectors_out(out: Path) -> None:
+    notes = list[str]()
+
+    class Notes(Silence):
+        def note(self, text: str) -> None:
+            notes.append(text)
+
+    rows = [{"_id": "a", "text": "lava", "embedding": [0.1, 0.2]}]
+    build(rows, out, progress=Notes())
+    assert "swiftlet adopt" in notes[0]
+    with Searcher.open(out, DEFAULT_ENCODER) as searcher:
+        assert searcher.search("lava")[0].metadata == {}
+    with pytest.raises(CollectionError, match="'b' has a vector, and neither text nor title"):
+        build([{"_id": "b", "embedding": [0.1, 0.2]}], out, overwrite=True)
+
+
+def test_the_commands_adopt_add_and_search(tmp_path: Path) -> None:
+    rows, vectors, out = rows_of(6), vectors_of(6), tmp_path / "index"
+    np.save(tmp_path / "v.npy", vectors[:5])
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[:5]))
+    file = write_lines(tmp_path / "more.jsonl", rows[5:], vectors[5:])
+    result = swiftlet(
+        "adopt", tmp_path / "v.npy", "--texts", tmp_path / "t.jsonl", "--out", out,
+        "--metric", "inner_product",
+    )  # fmt: skip
+    assert (result.exit_code, "5 documents" in result.output) == (0, True)
+    assert swiftlet("add", out, file, "--vector-field", "vector").exit_code == 0
+    assert np.array_equal(embeddings_of(out), vectors)
+    refused = swiftlet("add", out, tmp_path / "t.jsonl")
+    assert refused.exit_code == 2
+    assert 'its vector in the field "embedding"' in refused.output
