@@ -28,7 +28,7 @@ from training.recipes.overrides import apply_override
 
 _DECIDED = {
     "teacher", "student", "layers", "pooling", "project", "max_tokens", "trust_remote_code",
-    "queries", "corpora", "sentences", "index", "judged", "patience",
+    "queries", "corpora", "sentences", "index", "judged", "patience", "pairs", "projection_only",
 }  # fmt: skip
 _HIGHEST_RATE = 1
 

@@ -12,7 +12,7 @@ from swiftlet.errors import InvalidArgumentError
 from swiftlet.index.contents import Contents
 from swiftlet.index.documents.passages import encoder_text
 from swiftlet.index.documents.split import SplitDocument
-from swiftlet.manifest import Manifest
+from swiftlet.manifest import L2, Manifest
 from swiftlet.types import Passage
 from training.data.query_groups import digest
 from training.distillation.sentences import Sentence, sample_sentences
@@ -62,12 +62,12 @@ def read_pairs(index: Path, manifest: Manifest, seed: int) -> IndexPairs:
         its vectors are compared by other scores than the cosine, or cannot be read from it.
     :raises TrainingDataError: When there are too few passages with a text.
     """
-    details = manifest.details
-    if details.get("vectors", 1) > 1:
+    if manifest.vectors > 1:
         raise InvalidArgumentError(
             f"{index} has several vectors for a passage, but a query has one: name a --teacher"
         )
-    if (metric := details.get("metric", "cosine")) != "cosine":
+    if manifest.metric == L2 or not manifest.normalised:
+        metric = manifest.metric.replace("_", " ")
         raise InvalidArgumentError(
             f"{index} compares by {metric}, for which lengths count: an encoder is learnt from an "
             "index of cosines alone; name a --teacher"

@@ -98,9 +98,6 @@ class Distillation(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     teacher: str | None = None
-    pairs: bool = False
-    projection_only: bool = False
-    minutes: Positive | None = None
     student: str | None = None
     layers: tuple[Annotated[int, Field(ge=0)], ...] | None = None
     pooling: PoolingName | None = None
@@ -114,6 +111,9 @@ class Distillation(BaseModel):
     sentences: Count = 200_000
     distance: Distance = "euclidean"
     index: str | None = None
+    pairs: bool = False
+    projection_only: bool = False
+    minutes: Positive | None = None
     ranking: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     ranking_loss: RankingLoss = "kl"
     ranking_teacher: str | None = None

@@ -12,7 +12,7 @@ from swiftlet.encoders.encoder import Encoder
 from swiftlet.encoders.opening import open_encoder
 from swiftlet.errors import RetrievalError
 from swiftlet.evaluation.experiment import JudgedSet
-from swiftlet.index.query_encoder import query_encoder_of
+from swiftlet.index.query_encoder import query_encoder_if_any
 from swiftlet.index.vectors.vector_index import VectorIndex
 from swiftlet.types import Query
 from training.distillation.overlap import IndexComparison, Overlap, ndcg
@@ -65,8 +65,11 @@ class Verdict:
 def own_encoder(index: Path, targets: Targets) -> Encoder | None:
     """The query encoder of an index, if it is known and of the index's space."""
     try:
-        encoder: Encoder = open_encoder(query_encoder_of(index), "query")
-    except (RetrievalError, KeyError):  # vectors made elsewhere name no encoder
+        place = query_encoder_if_any(index)
+        encoder: Encoder | None = None if place is None else open_encoder(place, "query")
+    except RetrievalError:  # it is no longer there
+        return None
+    if encoder is None:
         return None
     return encoder if encoder.embedding_space == targets.embedding_space else None
 

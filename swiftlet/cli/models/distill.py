@@ -42,7 +42,10 @@ class _Settings:
     ] = None
     layers: Annotated[str | None, Option("Layers that are kept, such as 0,5.", unset="all")] = None
     student: Annotated[
-        str | None, Option("Another checkpoint to start from.", unset="the teacher")
+        str | None,
+        Option(
+            "Another checkpoint to start from.", unset="the teacher, or the two layers that ship"
+        ),
     ] = None
     pooling: Annotated[
         str | None,
