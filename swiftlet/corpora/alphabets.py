@@ -75,7 +75,7 @@ OTHERS = [
 
 def best_codec(sample: bytes, among: Sequence[tuple[str, Sequence[str]]]) -> str:
     """The codec in which nearly all characters beyond ASCII fit one alphabet; empty if none is."""
-    found = re.search(b"[\x80-\xff]", sample)
+    found = re.search(rb"[\x80-\xff]", sample)
     start = max(0, found.start() - _BEFORE) if found else 0
     part = sample[start : start + _MOST_BYTES]
     words = b" ".join(word for word in part.split() if not word.isascii())[:_MOST_OF_WORDS]

@@ -31,7 +31,6 @@ _BELOW_SPACE = bytes(range(32))
 _ISO_2022_JP = re.compile(rb"\x1b\$[@B]")
 _BEYOND_ASCII = re.compile("[^\x00-\x7f]+")
 _RUN = 3
-_WORD_OF_BYTES = re.compile(rb"(?<![A-Za-z\x80-\xff])[A-Za-z]*+[\x80-\xff][A-Za-z\x80-\xff]*")
 _OF_EAST_ASIA = re.compile(
     "[\t\n\r -~\u2010-\u203b\u3000-\u30ff\u4e00-\u9fff\uac00-\ud7a3\uff01-\uffee]"
 )
@@ -44,9 +43,7 @@ _NOT_HEBREW = re.compile(
 )
 _MOST_ERRORS = 0.02
 _PUNCTUATION = frozenset("、。・「」『』！？（），：；“”„‘’‚–—…•€£¥§©®™°·«»´¡¿±µ×ªº¹²³¼½¾\xa0\xad")  # noqa: RUF001
-_LITHUANIAN = frozenset("àèæëáðøûþÀÈÆËÁÐØÛÞ")  # as Windows-1252 would have its letters
 # Those that charset-normalizer chooses among; of all that it knows, it chooses rare ones.
-_OF_BYTES = ["cp1255", "cp1251", "koi8_r", "cp1250", "iso8859_2", "cp1253", "cp1256", "iso8859_6"]
 _OF_PAIRS = ["shift_jis", "euc_jp", "gb18030", "big5", "euc_kr", "utf_16_le", "utf_16_be"]
 
 
@@ -140,11 +137,8 @@ def _recognised(sample: bytes) -> str:
         return other
     import charset_normalizer
 
-    among = _OF_BYTES + (_OF_PAIRS if len(sample) >= _LEAST_OF_PAIRS else [])
-    words = b" ".join(_WORD_OF_BYTES.findall(sample))
-    # In a table with much ASCII between its words, the package finds the words alone.
-    for part, codecs_ in ((sample, among), (words, _OF_BYTES)):
-        found = charset_normalizer.from_bytes(part, cp_isolation=codecs_).best()
+    if len(sample) >= _LEAST_OF_PAIRS:
+        found = charset_normalizer.from_bytes(sample, cp_isolation=_OF_PAIRS).best()
         if found is not None and _is_plausible(f"{found}"):
             return found.encoding
     raise LineError("neither UTF-8 nor in another encoding that can be recognised")

@@ -66,11 +66,11 @@ def own_encoder(index: Path, targets: Targets) -> Encoder | None:
     """The query encoder of an index, if it is known and of the index's space."""
     try:
         place = query_encoder_if_any(index)
-        encoder: Encoder | None = None if place is None else open_encoder(place, "query")
     except RetrievalError:  # it is no longer there
         return None
-    if encoder is None:
+    if place is None:
         return None
+    encoder = open_encoder(place, "query")
     return encoder if encoder.embedding_space == targets.embedding_space else None
 
 

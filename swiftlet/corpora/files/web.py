@@ -34,6 +34,7 @@ _NO_XML = re.compile(
 _CLOSED_AT_ONCE = re.compile(r"<html\b[^<>]*/>", re.IGNORECASE)
 _CDATA = re.compile(r"<!\[CDATA\[(.*?)(?:\]\]>|\Z)", re.DOTALL)
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+_HAS_HEADING = "has-heading"
 _NOT_SHOWN = frozenset({"title", "script", "style", "template"})
 _LEFT_OUT = _NOT_SHOWN | {
     "nav", "header", "footer", "aside", "form", "noscript", "select", "datalist", "button",
@@ -160,6 +161,11 @@ def _main_parts(path: Path, page: str) -> Iterator[Part]:
     for formula in [*tree.iter("math")]:
         words = formula.xpath(".//text()[not(ancestor::*[starts-with(name(), 'annotation')])]")
         formula.tag, formula[:], formula.text = "span", [], " ".join(" ".join(words).split())
+    for heading in tree.iter(*_HEADINGS):
+        for element in heading.iterancestors():  # each once, as elements nest
+            if element.get(_HAS_HEADING) is not None:
+                break
+            element.set(_HAS_HEADING, "")
     if text := _markdown(tree, _LEFT_OUT) or _markdown(tree, _NOT_SHOWN):
         title = " ".join((tree.findtext("head/title") or "").split())
         yield markdown_part(text, title or path.stem)
@@ -228,13 +234,12 @@ def _is_left_out(element: Any, left_out: frozenset[str]) -> bool:
         return is_own and "".join(_texts(element)) in _LINKS_TO_HEADINGS
     role = element.get("role") or ""
     name, names = _ROLES.get(role, element.tag), f"{element.get('class') or ''} {role}"
-    if name == "aside" and _NOTE.search(names):  # such as footnotes
-        return False
+    is_note = name == "aside" and bool(_NOTE.search(names))  # such as footnotes
     if name in left_out and name in _READ_WITH_HEADING:
-        return next(element.iter(*_HEADINGS), None) is None
+        return element.get(_HAS_HEADING) is None
     if name in left_out or left_out == _NOT_SHOWN or name == "li" or name in _WITHIN_LINES:
-        return name in left_out
-    if not _NAVIGATION.search(f"{names} {element.get('id') or ''}"):
+        return name in left_out and not is_note
+    if is_note or not _NAVIGATION.search(f"{names} {element.get('id') or ''}"):
         return False
     texts = _texts(element)
     return len(texts) < _MOST_TEXTS and _are_links(element, texts)

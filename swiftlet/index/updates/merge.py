@@ -46,8 +46,8 @@ def merge_changes(
     The vector index is trained again when the collection has doubled or halved since its training,
     when its size asks for another type, or when it finds fewer of the nearest.
 
-    :param encoder: The document encoder of the index, or its place; None finds it, unless the
-        index has none.
+    :param encoder: The document encoder of the index, or its place; None finds it, unless the index
+        has none.
     :raises ArtefactError: When the index or the encoder is damaged, or they do not fit together.
     :raises StorageError: When the file system refuses.
     """
@@ -75,9 +75,10 @@ def merge_changes(
         return Trained(of_vectors(found, vectors), factory, trained_on, share)
 
     threads = threads or available_processors()
-    if encoder is None or isinstance(encoder, Place):
-        has_encoder = bool(details["encoder_fingerprint"])
-        encoder = load_document_encoder(details, encoder) if has_encoder else None
+    if not details["encoder_fingerprint"]:
+        encoder = None
+    elif encoder is None or isinstance(encoder, Place):
+        encoder = load_document_encoder(details, encoder)
     assembly = Assembly(
         space=space_of_index(manifest, encoder, threads),
         engine=engine,

@@ -137,6 +137,8 @@ FORM = AT + b"(in a form) Tj ET"
         (AT + b"(A\\240B) Tj ET", b"/uni0041 /u00042", "A B"),
         (b"/Span << /ActualText <FEFF00E9> >> BDC " + AT + b"(x) Tj ET EMC", b"", "é"),
         (b"/X Do", b"", "in a form"),
+        (AT + b"(one) Tj 90 0 Td (two) Tj 0 -20 Td (three) Tj ET", b"", "one two\nthree"),
+        (b"BT /F 12 Tf 0 1 -1 0 90 90 Tm (upwards) Tj ET", b"", "upwards"),
     ],
 )
 def test_text_is_read_in_each_way_to_show_it(content: bytes, differences: bytes, text: str) -> None:

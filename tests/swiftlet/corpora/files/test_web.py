@@ -54,6 +54,11 @@ def text_of(body: str) -> str:
         ("<p>So <math><mi>E</mi><mo>=</mo><msup><mi>c</mi><mn>2</mn></msup></math> holds.</p>",
          "So E = c 2 holds."),
         ("<p>Press<img alt='Enter'>now</p>", "Press Enter now"),
+        ("<p>super<wbr>cali<span></span>fragile</p>", "supercalifragile"),
+        ("<p>Tom &amp;amp; J &notin; &copy2026 &#x1F680;</p>", "Tom &amp; J ∉ ©2026 🚀"),
+        ("<my-card><slot>of a component</slot></my-card>", "of a component"),
+        ("<meter value=3>three of ten</meter>", "three of ten"),
+        ("<table><tr><td rowspan=2>tall<td>b<tr><td>c</table>", "| tall | b |\n| c |"),
         ("<table><caption>Of a_b</caption><tr><td>cell_1</td></tr></table>", "cell_1"),
     ],
 )  # fmt: skip
