@@ -15,7 +15,7 @@ from training.model.lookup import make_lookup
 from training.model.towers import Tower
 
 _RIDGE = 1e-3
-_RIDGES = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
+_RIDGES = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0, 3.0)
 _WORD = "a"
 _ENCODED_TOGETHER = 512
 
