@@ -19,7 +19,7 @@ from swiftlet.corpora.lines import (
     read_errors,
     reason_of,
 )
-from swiftlet.corpora.records import FEWEST_NUMBERS, left_out_vector
+from swiftlet.corpora.records import EMBEDDING, FEWEST_NUMBERS, left_out_vector
 from swiftlet.errors import CollectionError, shown
 from swiftlet.extras import extra
 
@@ -96,7 +96,7 @@ def _rows(
                     "wrote: swiftlet adopt makes an index of them",
                 )
             found = vector_columns(batch, FEWEST_NUMBERS, share=1.0)
-            left_out = [name for name in found if name not in kept]
+            left_out = [name for name in found if name not in (EMBEDDING, *kept)]
             for name in left_out:
                 note(left_out_vector(name))
         yield from rows_of(batch.drop_columns(left_out), file)

@@ -58,10 +58,7 @@ def of_array(array: Array, name: str) -> Source:
         for start in range(first, count, ROWS_AT_ONCE):
             part = array[start : start + ROWS_AT_ONCE]
             if part.dtype.names:
-                widths = part["width"]
-                if (widths != dim).any():
-                    place = int(np.argmax(widths != dim))
-                    raise wrong_width(name, start + place, int(widths[place]), dim)
+                _check_widths(name, start, part["width"], dim)
                 part = part["vector"]
             yield VectorBlock(numbered_rows(start, len(part)), as_float32(part))
 
@@ -99,9 +96,18 @@ def _texmex(path: Path, suffix: str) -> Array:
         raise CollectionError(path, "there is no vector")
     dim = checked_dim(f"{path}", int(head[0]))
     row = np.dtype([("width", "<i4"), ("vector", TEXMEX[suffix], (dim,))])
+    count = size // row.itemsize
+    rows = np.memmap(path, row, mode="r", shape=count) if count else np.empty(0, row)
     if size % row.itemsize:
-        raise bad_row(f"{path}", size // row.itemsize, "the file ends within it, or widths differ")
-    return np.memmap(path, row, mode="r")
+        _check_widths(f"{path}", 0, rows["width"], dim)
+        raise bad_row(f"{path}", count, "the file ends within it")
+    return rows
+
+
+def _check_widths(name: str, first: int, widths: Array, dim: int) -> None:
+    if (widths != dim).any():
+        place = int(np.argmax(widths != dim))
+        raise wrong_width(name, first + place, int(widths[place]), dim)
 
 
 def _of_archive(path: Path, vector_field: str | None) -> Source:

@@ -21,7 +21,7 @@ from swiftlet.corpora.vectors import VectorBlock
 from swiftlet.errors import CollectionError, shown
 from swiftlet.types import Document
 
-_ROW_IDS = ("passage_id", *ID_FIELDS)
+_ROW_IDS = (*ID_FIELDS, "passage_id")
 
 
 def with_ids(source: Source, ids: Path | Sequence[Any]) -> Source:
@@ -120,7 +120,8 @@ def _by_id(
                     raise bad_row(
                         source.name, number, f"no document has the id {shown(_id_of(row))}"
                     )
-                rows.append({**row, **json.loads(text[0])})
+                rest = {name: row[name] for name in row if name not in ID_FIELDS}
+                rows.append({**rest, **json.loads(text[0])})
             yield replace(block, rows=rows)
             first += len(rows)
 

@@ -10,20 +10,21 @@ import pytest
 
 from swiftlet.corpora.fields import Fields
 from swiftlet.corpora.lines import SkippedLines
-from swiftlet.corpora.rows import documents_of
+from swiftlet.corpora.rows import Corpus, documents_of, documents_to_encode
 from swiftlet.errors import CollectionError
+from swiftlet.types import Document, EmbeddedDocument
 
 WIDE = np.random.default_rng(0).normal(size=(3, 384)).tolist()
-NOTE = "'embedding' is left out: it has vectors, which swiftlet adopt takes, not metadata"
+NOTE = "'vector' is left out: it has vectors, which swiftlet adopt takes, not metadata"
 ROWS = [
-    {"id": f"{number}", "text": "Bees.", "embedding": vector, "place": [1.5, 2.5]}
+    {"id": f"{number}", "text": "Bees.", "vector": vector, "place": [1.5, 2.5]}
     for number, vector in enumerate(WIDE)
 ]
 
 
 def parquet(kind: pyarrow.DataType, path: Path) -> Path:
     columns = {name: [row[name] for row in ROWS] for name in ("id", "text", "place")}
-    table = pyarrow.table({**columns, "embedding": pyarrow.array(WIDE, kind)})
+    table = pyarrow.table({**columns, "vector": pyarrow.array(WIDE, kind)})
     pyarrow.parquet.write_table(table, path)
     return path
 
@@ -44,20 +45,38 @@ def test_a_column_of_vectors_is_left_out_with_one_note(kind: str, tmp_path: Path
     assert skipped.notes == [NOTE]
 
 
+@pytest.mark.parametrize("kind", ["parquet", "rows"])
+def test_an_encoder_makes_other_embeddings_than_documents_bring(kind: str, tmp_path: Path) -> None:
+    corpus: Corpus = [
+        {"id": row["id"], "text": "Bees.", "embedding": row["vector"]} for row in ROWS
+    ]
+    if kind == "parquet":
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(corpus), tmp_path / "c.parquet")
+        corpus = tmp_path / "c.parquet"
+    assert all(isinstance(each, EmbeddedDocument) for each in documents_of(corpus))
+    skipped = SkippedLines()
+    documents = [*documents_to_encode(corpus, skipped=skipped)]
+    assert [type(each) for each in documents] == [Document] * 3
+    assert skipped.notes == [NOTE.replace("vector'", "embedding'")]
+    bare = [{"id": "a", "embedding": [1.0, 2.0]}]
+    with pytest.raises(CollectionError, match="the document 'a' has neither text nor title"):
+        [*documents_to_encode(bare)]
+
+
 def test_a_short_list_of_a_fixed_size_is_left_out_and_what_is_named_stays(tmp_path: Path) -> None:
     table = pyarrow.table(
         {
             "id": ["a"],
             "text": ["Bees."],
-            "embedding": pyarrow.array([[0.5, 2.0]], pyarrow.list_(pyarrow.float32(), 2)),
+            "vector": pyarrow.array([[0.5, 2.0]], pyarrow.list_(pyarrow.float32(), 2)),
         }
     )
     pyarrow.parquet.write_table(table, tmp_path / "corpus.parquet")
     (document,) = documents_of(tmp_path / "corpus.parquet")
     assert not document.metadata
-    named = Fields(metadata=["embedding"])
+    named = Fields(metadata=["vector"])
     (document,) = documents_of(tmp_path / "corpus.parquet", fields=named)
-    assert document.metadata == {"embedding": [0.5, 2.0]}
+    assert document.metadata == {"vector": [0.5, 2.0]}
 
 
 def test_lists_of_integers_and_of_texts_stay_metadata() -> None:

@@ -14,12 +14,13 @@ def elastic_server(
     documents: list[dict[str, Any]],
     mapping: dict[str, Any],
     *,
+    name: str = "docs",
     version: dict[str, Any] | None = None,
     authorization: str = "",
     excluded: str = "",
     fails_after: int | None = None,
 ) -> Iterator[tuple[str, list[str]]]:
-    """A server with the index `docs`; its address, and the scrolls that are open.
+    """A server with the index `name`; its address, and the scrolls that are open.
 
     :param excluded: A field that answers leave out unless they are asked for vectors.
     :param fails_after: The number of hits after which it answers 429.
@@ -36,9 +37,9 @@ def elastic_server(
                 self._answer({"error": "security_exception"}, 401)
             elif path == "/":
                 self._answer({"version": version or {"number": "8.19.0"}})
-            elif path == "/docs/_mapping":
+            elif path == f"/{name}/_mapping":
                 self._answer({"docs-000001": {"mappings": mapping}})
-            elif path == "/docs/_count":
+            elif path == f"/{name}/_count":
                 self._answer({"count": len(documents), "_shards": {"total": 1}})
             else:
                 self._answer({"error": {"type": "index_not_found_exception"}, "status": 404}, 404)
@@ -58,8 +59,8 @@ def elastic_server(
             asked[scroll] = (start + size, size, all_fields)
             hits = [
                 {"_index": "docs-000001", "_id": each["_id"], "sort": [number], "_source": {
-                    name: value for name, value in each.items()
-                    if name != "_id" and (all_fields or name != excluded)
+                    field: value for field, value in each.items()
+                    if field != "_id" and (all_fields or field != excluded)
                 }}
                 for number, each in enumerate(documents[start : start + size], start)
             ]  # fmt: skip

@@ -15,6 +15,7 @@ import pytest
 from swiftlet.corpora.fields import Fields
 from swiftlet.corpora.vector_sources import open_vectors
 from swiftlet.errors import CollectionError
+from swiftlet.types import Embeddings
 from tests import postgres_server
 from tests.postgres_server import PostgresServer
 from tests.swiftlet.corpora.vector_sources.elastic_server import elastic_server
@@ -30,23 +31,25 @@ def check(
     place: str | Path,
     *,
     ids: list[str] = IDS,
+    count: int = COUNT,
     tolerance: float = 0.0,
     **settings: Any,
 ) -> None:
     source = open_vectors(place, **settings)
-    assert (source.dim, source.metric, source.num_rows) == (DIM, metric, COUNT)
-    for first in (0, 1_000, 1_150, COUNT):
+    assert (source.dim, source.metric, source.num_rows) == (DIM, metric, count)
+    for first in (0, 5 * count // 6, count - 1, count):
         blocks = [*source.blocks(first)]
         rows = [row for block in blocks for row in block.rows]
-        assert [row.get("_id", row.get("id")) for row in rows] == ids[first:]
-        assert [row["text"] for row in rows] == [f"Text {name}." for name in IDS[first:]]
+        assert [row.get("_id", row.get("id")) for row in rows] == ids[first:count]
+        assert [row["text"] for row in rows] == [f"Text {name}." for name in IDS[first:count]]
         numbers = [{**row, **row.get("metadata", {})}["n"] for row in rows]
-        assert numbers == [*range(first, COUNT)]
+        assert numbers == [*range(first, count)]
         vectors = [block.embeddings for block in blocks]
         found = np.concatenate([np.empty((0, DIM), np.float32), *vectors])
-        np.testing.assert_allclose(found, VECTORS[first:], rtol=0, atol=tolerance)
+        np.testing.assert_allclose(found, VECTORS[first:count], rtol=0, atol=tolerance)
 
 
+@pytest.mark.check
 def test_a_collection_of_chroma_in_its_directory(tmp_path: Path) -> None:
     chromadb = pytest.importorskip("chromadb")
     # Within one process, Chroma opens a directory with one kind of settings.
@@ -65,7 +68,10 @@ def test_a_collection_of_chroma_in_its_directory(tmp_path: Path) -> None:
         open_vectors(f"{tmp_path / 'chroma'}?collection=more")
 
 
-def test_a_collection_of_qdrant_in_its_local_mode(tmp_path: Path) -> None:
+@pytest.mark.check
+def test_a_collection_of_qdrant_in_its_local_mode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     qdrant = pytest.importorskip("qdrant_client")
     models = qdrant.models
     path = tmp_path / "qdrant"
@@ -75,12 +81,13 @@ def test_a_collection_of_qdrant_in_its_local_mode(tmp_path: Path) -> None:
         models.PointStruct(
             id=number, vector=vector.tolist(), payload={"text": f"Text {IDS[number]}.", "n": number}
         )
-        for number, vector in enumerate(VECTORS)
+        for number, vector in enumerate(VECTORS[:100])
     ]
     client.create_collection("docs", vectors_config=params)
     client.upsert("docs", points)
     client.close()
-    check("inner_product", path, ids=[f"{number}" for number in range(COUNT)])
+    monkeypatch.setattr("swiftlet.corpora.vector_sources.qdrant.ROWS_AT_ONCE", 30)
+    check("inner_product", path, ids=[f"{number}" for number in range(100)], count=100)
     client = qdrant.QdrantClient(path=f"{path}")
     client.create_collection("two", vectors_config={"a": params, "b": params})
     manhattan = models.VectorParams(size=DIM, distance=models.Distance.MANHATTAN)
@@ -92,12 +99,14 @@ def test_a_collection_of_qdrant_in_its_local_mode(tmp_path: Path) -> None:
         open_vectors(f"{path}?collection=far")
 
 
+@pytest.mark.check
 def test_a_server_that_does_not_answer_is_one_sentence() -> None:
     pytest.importorskip("qdrant_client")
     with pytest.raises(CollectionError, match=r"qdrant://127\.0\.0\.1:9/docs: cannot be read"):
         open_vectors("qdrant://key@127.0.0.1:9/docs")
 
 
+@pytest.mark.check
 def test_a_table_of_lancedb(tmp_path: Path) -> None:
     lance = pytest.importorskip("lance")
     import pyarrow
@@ -119,16 +128,16 @@ def test_a_table_of_lancedb(tmp_path: Path) -> None:
     check(None, f"{tmp_path}?table=docs")
 
 
-def write_txtai(folder: Path) -> None:
+def write_txtai(folder: Path, vectors: Embeddings, ids: list[str]) -> None:
     """The files that txtai 9 writes: the test beside asks txtai itself."""
     folder.mkdir()
-    index = faiss.index_factory(DIM, "IDMap,Flat", faiss.METRIC_INNER_PRODUCT)
-    index.add_with_ids(VECTORS, np.arange(COUNT))
+    index = faiss.index_factory(vectors.shape[1], "IDMap,Flat", faiss.METRIC_INNER_PRODUCT)
+    index.add_with_ids(vectors, np.arange(len(ids)))
     faiss.write_index(index, f"{folder / 'embeddings'}")
     with closing(sqlite3.connect(folder / "documents")) as database, database:
         database.execute("CREATE TABLE documents (id TEXT PRIMARY KEY, data JSON, tags, entry)")
         database.execute("CREATE TABLE sections (indexid INTEGER PRIMARY KEY, id, text, tags)")
-        for number, name in enumerate(IDS):
+        for number, name in enumerate(ids):
             data = json.dumps({"text": f"Text {name}.", "n": number})
             database.execute("INSERT INTO documents VALUES (?, ?, NULL, NULL)", [name, data])
             row = [number, name, f"Text {name}."]
@@ -136,13 +145,14 @@ def write_txtai(folder: Path) -> None:
 
 
 def test_an_index_of_txtai(tmp_path: Path) -> None:
-    write_txtai(tmp_path / "txtai")
+    write_txtai(tmp_path / "txtai", VECTORS, IDS)
     check("inner_product", tmp_path / "txtai")
     (tmp_path / "txtai" / "embeddings").write_bytes(b"annoy")
     with pytest.raises(CollectionError, match="does not keep its vectors in FAISS"):
         open_vectors(tmp_path / "txtai")
 
 
+@pytest.mark.check
 def test_an_index_that_txtai_itself_saved(tmp_path: Path) -> None:
     txtai = pytest.importorskip("txtai")
     embeddings = txtai.Embeddings(
