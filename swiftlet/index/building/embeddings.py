@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swiftlet import disk
-from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.encoders.encoder import ModelEncoder
 from swiftlet.encoders.encoding import encode_batches
+from swiftlet.encoders.function import known_as, remembered
 from swiftlet.errors import ArtefactError, InvalidArgumentError
 from swiftlet.index.building.settings import BuildSettings
 from swiftlet.index.contents import Contents
@@ -34,7 +35,7 @@ class NewCorpus:
     def __init__(
         self,
         documents: Iterable[Document],
-        encoder: OnnxEncoder,
+        encoder: ModelEncoder,
         settings: BuildSettings,
         *,
         index: Path | None = None,
@@ -59,6 +60,7 @@ class NewCorpus:
                 "truncate": splitter.truncate,
             },
             **({"vectors": vectors} if vectors > 1 else {}),
+            **remembered(encoder),
         }
 
     def documents(self) -> Iterable[Document]:
@@ -103,15 +105,17 @@ class NewCorpus:
 
         Those of the same corpus stay in `file`.
         """
-        state = {
-            "content": corpus.content_sha256,
-            "encoder": self._encoder.manifest.fingerprint,
-            "precision": self._encoder.precision,
-        }
         disk.remove(earlier.path, missing_ok=True)
         hashes: Hashes = np.empty(0, np.uint64)
         places = file.path.with_name(_STATE_FILE), file.path.with_name(_HASHES_FILE)
         interrupted = _read_state(places[0])
+        encoder = known_as(self._encoder, interrupted)
+        state = {
+            "content": corpus.content_sha256,
+            "encoder": encoder.manifest.fingerprint,
+            "precision": encoder.precision,
+            **remembered(encoder),
+        }
         if interrupted == state:
             return hashes
         if interrupted == {**state, "content": interrupted.get("content")}:
@@ -153,7 +157,7 @@ def _found(hashes: Hashes, wanted: Hashes) -> NDArray[np.int64]:
     return np.where(hashes[rows] == wanted, rows, -1)
 
 
-def _copied(index: Path, file: EmbeddingsFile, encoder: OnnxEncoder) -> Hashes:
+def _copied(index: Path, file: EmbeddingsFile, encoder: ModelEncoder) -> Hashes:
     """The hashes of the texts of an index, whose embeddings are appended to the file.
 
     The embeddings are as precise as the index keeps them.
@@ -163,6 +167,7 @@ def _copied(index: Path, file: EmbeddingsFile, encoder: OnnxEncoder) -> Hashes:
     """
     manifest = load_manifest(index, "index")
     made_by = manifest.details["encoder_fingerprint"], manifest.details["precision"]
+    encoder = known_as(encoder, manifest.details)
     if made_by != (encoder.manifest.fingerprint, encoder.precision):
         return np.empty(0, np.uint64)
     contents = Contents(index, manifest)
