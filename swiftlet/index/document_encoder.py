@@ -40,8 +40,8 @@ def document_encoder_of(details: Mapping[str, Any]) -> Place:
     if not (details["encoder"] or details["encoder_fingerprint"] or PLACE in details):
         raise MissingEncoderError(
             "the index was made of vectors without an encoder, so no text of a document can be "
-            'encoded: give each document its vector in the field "embedding", or adopt the vectors '
-            "with --encoder, the encoder that made them"
+            'encoded: give each document its vector in the field "embedding", or name the encoder '
+            "that made them with --encoder (in the service by SWIFTLET_DOCUMENT_ENCODER)"
         )
     if PLACE not in details:
         wanted = details["encoder_fingerprint"]
