@@ -35,7 +35,7 @@ def test_it_asks_the_mix_and_the_service_counts_the_same_requests(
     before = counted(loaded_server.url)
     ended = locust(
         "--host", loaded_server.url, "--queries", queries_file, "--users", 4, "--spawn-rate", 4,
-        "--request-rate", 60, "--single", 3, "--batch", 1, "--batch-queries", 3,
+        "--single", 3, "--batch", 1, "--batch-queries", 3,
         "--requests", 60, "--stop-timeout", 60, "--json-file", tmp_path / "found",
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
@@ -44,8 +44,6 @@ def test_it_asks_the_mix_and_the_service_counts_the_same_requests(
     numbers = {name: entry["num_requests"] for name, entry in searches.items()}
     assert set(numbers) == {"/search single", "/search/batch batch"}
     assert sum(numbers.values()) == 60
-    began = min(entry["start_time"] for entry in searches.values())
-    assert max(entry["last_request_timestamp"] for entry in searches.values()) > began + 0.5
     asked = Counter(
         {
             ("/search", 200): numbers["/search single"],
@@ -59,8 +57,6 @@ def test_it_asks_the_mix_and_the_service_counts_the_same_requests(
         "rerank", "fetch", "highlight", "total",
     }  # fmt: skip
     assert {entry["num_requests"] for entry in stages.values()} == {sum(numbers.values())}
-    # Whole milliseconds would say nothing about them.
-    assert any(not float(time).is_integer() for time in stages["encode"]["response_times"])
 
 
 def test_rejections_are_rows_of_their_own_and_no_failures(
@@ -113,8 +109,8 @@ def test_what_it_cannot_run_with_is_one_sentence(
     assert lines == [f"loadtests: {sentence.format(**names)}"]
 
 
-def test_a_rate_out_of_bounds_is_refused_by_name() -> None:
-    ended = locust("--request-rate=nan")
+def test_a_number_out_of_bounds_is_refused_by_name() -> None:
+    ended = locust("--requests=nan")
     assert ended.returncode == 2
     (line,) = ended.stderr.splitlines()
-    assert "--request-rate: 'nan' is given; a number from 0 to 1e+06 is expected" in line
+    assert "--requests: 'nan' is given; a whole number from 1 to 1e+09 is expected" in line
