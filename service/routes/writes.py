@@ -52,7 +52,7 @@ _DOCUMENT = {
         "title": {"type": ["string", "null"]},
         "metadata": {"type": ["object", "null"]},
         "embedding": {
-            "type": "array",
+            "type": ["array", "null"],
             "items": {"type": "number"},
             "description": "The vector of the whole document, by the model of the index's vectors.",
         },

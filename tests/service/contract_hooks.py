@@ -23,12 +23,6 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
             fields["filter"] = known if isinstance(chosen, dict) else json.dumps(known)
         if "ids" in fields:  # either ids or a filter
             fields.pop("filter", None)
-        # There is a query, or an embedding with as many numbers as those of the index.
-        several = case.path == "/search/batch"
-        searches = case.method == "POST" and (several or case.path == "/search")
-        if searches and case.meta.generation.mode.is_positive:
-            fields.pop("embeddings" if several else "embedding", None)
-            fields.setdefault(*(("queries", ["bread"]) if several else ("query", "bread")))
         # A cursor comes from an answer, and groups have no pages.
         fields.pop("cursor", None)
         if fields.get("group_by") is not None:
@@ -45,7 +39,16 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
         if fields.get("highlight") == "sentence" or fields.get("include_text") in (False, "false"):
             fields.pop("highlight", None)
     if isinstance(case.body, dict):
-        case.body = {name: whole(value) for name, value in case.body.items()}
+        # An embedding has as many numbers as those of the index; without one, there is a query.
+        case.body = {
+            name: whole(value)
+            for name, value in case.body.items()
+            if name not in {"embedding", "embeddings"} or not is_valid(value)
+        }
+        if case.meta.generation.mode.is_positive:
+            texts = {"/search": ("query", "bread"), "/search/batch": ("queries", ["bread"])}
+            if case.path in texts:
+                case.body.setdefault(*texts[case.path])
         if case.path == "/rerank":
             if case.meta.generation.mode.is_positive:  # either documents or texts
                 name = "texts" if case.body.get("texts") else "documents"
@@ -62,6 +65,13 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
             ]
         if type(case.body.get("dimensions")) is int:
             case.body["dimensions"] = None
+
+
+def is_valid(value: object) -> bool:
+    """Whether a value is a list of numbers, or of lists of numbers, and none is empty."""
+    if isinstance(value, list):
+        return bool(value) and all(map(is_valid, value))
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def whole(value: object) -> object:
