@@ -167,7 +167,7 @@ def count_rows(file: Path) -> int:
         import pyarrow
         import pyarrow.parquet
     if file.suffix.lower() == PARQUET:
-        with read_errors(file, pyarrow.ArrowException):
+        with read_errors(file, pyarrow.ArrowException, UnicodeDecodeError):
             return int(pyarrow.parquet.read_metadata(file).num_rows)
     return sum(batch.num_rows for batch in batches_of(file))
 

@@ -3,6 +3,7 @@
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from tokenize import TokenError
 from typing import IO, Any
 
 import numpy as np
@@ -31,7 +32,10 @@ ARRAY_SUFFIXES = (NPY, NPZ, *TEXMEX)
 Array = NDArray[Any]
 
 # What NumPy raises for a damaged head besides errors of the file.
-_ERRORS = (ValueError, TypeError, SyntaxError, OverflowError, MemoryError, zipfile.BadZipFile)
+_ERRORS = (
+    ValueError, TypeError, SyntaxError, ArithmeticError, LookupError, MemoryError, RuntimeError,
+    TokenError, zipfile.BadZipFile,
+)  # fmt: skip
 
 
 def open_arrays(place: Place, vector_field: str | None, _fields: Fields | None) -> Source:

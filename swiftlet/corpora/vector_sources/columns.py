@@ -70,11 +70,13 @@ def of_batches(
     head = next((batch for batch in batches() if batch.num_rows), None)
     if head is None:
         raise CollectionError(name, "there is no vector")
-    check_columns(name, head.schema.names)
+    with read_errors(name, UnicodeDecodeError):
+        check_columns(name, head.schema.names)
     widths = vector_columns(head)
     column = chosen(name, "column", [*widths], vector_field)
     dim = checked_dim(name, widths[column])
-    about = json.loads((head.schema.metadata or {}).get(EXPORT, b"{}"))
+    with read_errors(name, ValueError, TypeError):
+        about: dict[str, Any] = dict(json.loads((head.schema.metadata or {}).get(EXPORT, b"{}")))
 
     def read(first: int) -> Iterator[VectorBlock]:
         start = 0
@@ -179,6 +181,7 @@ def _rows(name: str, batch: Any, first: int, fields: Fields | None, is_export: b
         if isinstance(row, LineError):
             raise bad_row(name, number, f"{row}")
         if is_export:  # `export_vectors` writes metadata as JSON
-            row["metadata"] = json.loads(row["metadata"])
+            with read_errors(f"{name}: row {number + 1:,}", ValueError, TypeError):
+                row["metadata"] = json.loads(row.get("metadata", "{}"))
         rows.append(named(name, number, row, fields))
     return rows

@@ -14,11 +14,10 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from swiftlet.corpora.fields import Fields
-from swiftlet.index.building.adopt import adopt
 from swiftlet.index.contents import Contents
 from swiftlet.manifest import load_manifest
 from tests import postgres_server
+from tests.command_line import swiftlet
 from tests.postgres_server import PostgresServer
 from tests.swiftlet.corpora.vector_sources.elastic_server import elastic_server
 from tests.swiftlet.corpora.vector_sources.test_importers import write_txtai
@@ -173,24 +172,14 @@ def test_its_commands_make_an_index_of_all_rows(
         for shown, meant in others.items():
             command = command.replace(shown, meant)  # noqa: PLW2901
         out = tmp_path / f"index{number}"
-        run(command, out)
+        program, *words = shlex.split(command)
+        assert (program, words[-1]) == ("swiftlet", "index")
+        result = swiftlet(*words[:-1], out)
+        assert result.exit_code == 0, result.output
         documents = [*Contents(out, load_manifest(out, "index")).documents()]
         assert {each.text for each in documents} == {row["text"] for row in ROWS}
         if title != "Qdrant":  # its ids are numbers
             assert {each.document_id for each in documents} == {*IDS}
-
-
-def run(command: str, out: Path) -> None:
-    """What the command line does with these words."""
-    program, verb, place, *rest = shlex.split(command)
-    assert (program, verb) == ("swiftlet", "adopt")
-    options = dict(zip(rest[::2], rest[1::2], strict=True))
-    assert options.pop("--out") == "index"
-    text = options.pop("--text-field", None)
-    settings = {
-        option.removeprefix("--").replace("-", "_"): each for option, each in options.items()
-    }
-    adopt(place, out, fields=Fields(text=[text]) if text else None, **settings)
 
 
 def test_each_of_its_sections_has_commands_and_each_command_is_run() -> None:

@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import swiftlet
 from swiftlet.corpora.fields import Fields
@@ -207,3 +209,27 @@ def test_what_export_vectors_wrote_comes_back_to_the_last_bit(tmp_path: Path) ->
     embeddings = np.array([row.pop("embedding") for row in table], np.float32)
     assert block.embeddings.tobytes() == embeddings.tobytes()
     assert [{**row, "metadata": json.dumps(row["metadata"])} for row in block.rows] == table
+
+
+def test_an_export_whose_metadata_are_no_json_is_named_by_its_row(tmp_path: Path) -> None:
+    rows = pyarrow.table({"passage_id": ["a#0"], "metadata": ["{"], "embedding": [[1.0, 2.0]]})
+    table = rows.replace_schema_metadata({"swiftlet": '{"metric": "l2"}'})
+    pyarrow.parquet.write_table(table, tmp_path / "vectors.parquet")
+    with pytest.raises(CollectionError, match="row 1: cannot be read: Expecting property name"):
+        read(tmp_path / "vectors.parquet")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(data=st.data())
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_damage_is_read_or_one_sentence(kind: str, data: st.DataObject, tmp_path: Path) -> None:
+    path = write(tmp_path, kind, VECTORS[:5])
+    content = bytearray(path.read_bytes())
+    places = st.integers(0, len(content) - 1)
+    for place in data.draw(st.lists(places, min_size=1, max_size=6)):
+        content[place] = data.draw(st.integers(0, 255))
+    path.write_bytes(content[: data.draw(st.one_of(st.just(len(content)), places))])
+    try:
+        read(path)
+    except CollectionError as error:
+        assert f"vectors{kind}" in f"{error}"  # noqa: PT017
