@@ -104,7 +104,11 @@ def adopt(
     if file is None and checked.factory is not None:
         FaissIndex.create(checked.factory, source.dim)  # refused before anything is read
     adopted = Adopted(
-        source, document_field=document_field, passage_field=passage_field, metric=metric
+        source,
+        document_field=document_field,
+        passage_field=passage_field,
+        metric=metric,
+        resumes=not isinstance(vectors, np.ndarray),
     )
     with draft(
         place, "index", width=source.dim, encodes=True, overwrite=overwrite, progress=progress

@@ -69,6 +69,7 @@ class Adopted(EncodedCorpus):
         document_field: str | None = None,
         passage_field: str | None = None,
         metric: Metric | None = None,
+        resumes: bool = True,
     ) -> None:
         """Take a source; nothing is read before `stage`.
 
@@ -76,7 +77,9 @@ class Adopted(EncodedCorpus):
             document, and knows the rows of `export_vectors`.
         :param passage_field: The field that orders the rows of a document; None keeps their order.
         :param metric: How vectors are compared; None takes what the source says, or else cosine.
+        :param resumes: Whether the source can be read again, to go on with an interrupted run.
         """
+        self._resumes = resumes
         self._source, self.dim = source, source.dim
         self._document_field, self._passage_field = document_field, passage_field
         self._is_export = False
@@ -98,7 +101,7 @@ class Adopted(EncodedCorpus):
             [self._source.name, self.dim, self._metric, self._document_field, self._passage_field]
         )
         with storage_errors(working):
-            if not self._is_same(working / _STATE_FILE, state):
+            if not self._resumes or not self._is_same(working / _STATE_FILE, state):
                 for path in (self._rows, file.path):
                     disk.remove(path, missing_ok=True)
             disk.write(working / _STATE_FILE, state)
@@ -108,9 +111,9 @@ class Adopted(EncodedCorpus):
             blocks = self._blocks(database, first)
             total = self._source.num_rows
             file.append(blocks, progress, "Reading vectors", total or 0)
-            (count,) = database.execute("SELECT count(*) FROM rows").fetchone()
-            if not count:
+            if not len(file):
                 raise CollectionError(self._source.name, "it has no vectors")
+            (count,) = database.execute("SELECT count(*) FROM rows").fetchone()
             if total not in (None, count) or count != len(file):
                 raise CollectionError(
                     self._source.name, f"{count:,} rows came, where it says that it has {total:,}"
@@ -186,16 +189,14 @@ class Adopted(EncodedCorpus):
         return np.array_equal(self._file.rows()[:known], block.embeddings[:known])
 
     def _resume(self, database: sqlite3.Connection, progress: Progress) -> int:
-        """Make the table, or cut it and the vectors to the rows that both have; their number."""
-        head = next(iter(self._source.blocks()), None)
-        if head is not None and len(head.rows) and self._document_field is None:
-            self._is_export = set(_EXPORTED) <= head.rows[0].keys()
-        if not database.execute("SELECT 1 FROM sqlite_master").fetchone():
-            database.executescript(_SCHEMA.format(unique="" if self.is_grouped else "UNIQUE"))
-        (count,) = database.execute("SELECT count(*) FROM rows").fetchone()
-        first = min(int(count), len(self._file))
-        with database:
-            database.execute("DELETE FROM rows WHERE row >= ?", (first,))
+        """Cut the table and the vectors to the rows that both have; their number."""
+        first = 0
+        if database.execute("SELECT 1 FROM sqlite_master").fetchone():
+            (self._is_export,) = map(bool, database.execute("PRAGMA user_version").fetchone())
+            (count,) = database.execute("SELECT count(*) FROM rows").fetchone()
+            first = min(int(count), len(self._file))
+            with database:
+                database.execute("DELETE FROM rows WHERE row >= ?", (first,))
         if first:
             progress.note(f"{first:,} rows were read before: the rest follows")
             with disk.opened(self._file.path, "r+b") as file:
@@ -206,12 +207,22 @@ class Adopted(EncodedCorpus):
 
     def _blocks(self, database: sqlite3.Connection, first: int) -> Iterator[Embeddings]:
         for block in self._source.blocks(first):
+            if not first:
+                self._make_table(database, block)
             checked = self._checked(block, first)
             with database:
                 for row, fields in enumerate(block.rows, start=first):
                     self._insert(database, row, fields)
             first += len(checked.embeddings)
             yield checked.embeddings
+
+    def _make_table(self, database: sqlite3.Connection, head: VectorBlock) -> None:
+        """Make the table for rows as those of the first block are."""
+        if self._document_field is None and len(head.rows):
+            self._is_export = set(_EXPORTED) <= head.rows[0].keys()
+        database.executescript("DROP TABLE IF EXISTS rows;")
+        database.executescript(_SCHEMA.format(unique="" if self.is_grouped else "UNIQUE"))
+        database.execute(f"PRAGMA user_version = {int(self._is_export)}")
 
     def _checked(self, block: VectorBlock, first: int) -> VectorBlock:
         """A block whose vectors have a direction, and for cosines the length 1."""

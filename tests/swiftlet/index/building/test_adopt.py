@@ -142,6 +142,8 @@ def test_the_space_of_vectors_is_a_hash_of_a_sample_with_its_texts(
     assert all(np.array_equal(by_text[text], vectors[n]) for n, text in enumerate(texts))
     again = adopt(vectors_of(300), tmp_path / "again", texts=rows_of(300))
     assert again.embedding_space == manifest.embedding_space
+    once = adopt(vectors_of(300), tmp_path / "once", texts=iter(rows_of(300)))
+    assert once.embedding_space == manifest.embedding_space
 
 
 def test_an_encoder_that_gives_other_vectors_is_refused(out: Path, tmp_path: Path) -> None:
