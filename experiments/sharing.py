@@ -17,11 +17,10 @@ import numpy as np
 from experiments.indexes import collections
 from experiments.pairs import Pair, mixed
 from measuring.experiment import Experiment, Found, Run, laid_over, name_of, settings_beside
-from measuring.plots import EmbeddingPanel, plot_tsne
+from measuring.plots import EmbeddingPanel, plot_tsne, save_figure
 from measuring.results import Figures, over_seeds
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
 from swiftlet.evaluation.metrics import evaluate
-from swiftlet.evaluation.plots.figures import save_figure
 from swiftlet.types import Embeddings
 
 SETTINGS = settings_beside(__file__)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from loadtests.arguments import parse_arguments
 from loadtests.measure import Measurement, measure
-from loadtests.report import REPORT_FILE, REQUESTS_FOLDER, write_report, write_requests
+from loadtests.report import REPORT_FILE, write_report
 from loadtests.systems import systems_under_test
 from measuring.command_line import LoadTestError, Stopped, held_back, refuse, stop_on_signals
 from measuring.machine import describe_machine
@@ -32,14 +32,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         machine = describe_machine(PACKAGES, threads="one for each core of a service")
         os.sched_setaffinity(0, plan.generator_cores)
         command = "python -m loadtests " + shlex.join(given)
-        cached = bool(plan.mix.cached)
-        for system in systems_under_test(options, plan.service_cores, cached=cached):
+        for system in systems_under_test(options, plan.service_cores):
             measurements.append(measure(system, plan))
             # After each service, so that the figures are kept if the next one fails.
             with held_back():
                 write_report(measurements, plan, options.out, command=command, machine=machine)
-                requested = measurements if options.requests else []
-                write_requests(requested, options.out / REQUESTS_FOLDER)
     except RetrievalError as error:
         refuse(error)
     except Stopped as stop:

@@ -77,7 +77,6 @@ def _parser() -> Parser:
     add("--generator-cores", type=_cores, help="default: the last")
     add("--start-timeout", type=number(0.1, 3600), default=180.0, help="seconds to readiness")
     add("--no-locust", dest="locust", action="store_false", help="do not run Locust")
-    add("--no-requests", dest="requests", action="store_false", help="do not keep each request")
     add("--strict", action="store_true", help="exit with 1 if there are warnings")
     add("--out", type=Path, required=True, help="folder of the report")
     return parser

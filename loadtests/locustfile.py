@@ -43,8 +43,6 @@ def add_arguments(parser: LocustArgumentParser) -> None:
     group = parser.add_argument_group("search")
     group.add_argument("--queries", default="", help="file of queries, or BEIR folder")
     add_mix_options(group.add_argument)
-    group.add_argument("--write", type=number(0, 1e6), default=0.0, help="weight of writes")
-    group.add_argument("--write-key", default="", help="one of the service's SWIFTLET_WRITE_KEYS")
     rate = "requests a second of all users together, at exponential intervals; 0: no pause"
     group.add_argument("--request-rate", type=number(0, 1e6), default=0.0, help=rate)
     group.add_argument("--requests", type=number(1, 1e9, int), help="end after as many requests")
@@ -109,7 +107,6 @@ class SearchUser(FastHttpUser):
             raise StopUser
         path, name = request.path, f"{request.path} {request.kind}"
         headers = {"Content-Type": "application/json"}
-        headers |= {"Authorization": f"Bearer {request.key}"} if request.key else {}
         with self.client.request(
             request.method, path, data=request.body.decode(), headers=headers, name=name,
             catch_response=True,

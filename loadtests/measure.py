@@ -157,7 +157,7 @@ def run_locust(address: str, plan: Plan, *, ready_path: str, rate: float) -> dic
             "--ready-path", ready_path, "--users", users, "--spawn-rate", users,
             "--request-rate", f"{rate:g}", "--run-time", f"{plan.seconds:g}s",
             "--queries", plan.queries_file, "--seed", plan.seed, "--single", mix.single,
-            "--batch", mix.batch, "--cached", mix.cached, "--batch-queries", mix.batch_queries,
+            "--batch", mix.batch, "--batch-queries", mix.batch_queries,
             "--top-k", mix.top_k, "--json-file", f"{folder}/found",
         ]  # fmt: skip
         began, cpu_before = time.monotonic(), _cpu_of_ended_children()

@@ -1,17 +1,14 @@
-"""The files of a load test: report.md with its raw figures, CSV tables, pictures, each request."""
+"""The files of a load test: report.md with its raw figures."""
 
-import json
 from collections.abc import Sequence
+from math import isnan
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import psutil
 
 from loadtests.arguments import Plan
 from loadtests.measure import Measurement
-from loadtests.plots import draw_all
-from loadtests.systems import file_name
 from measuring import results
 from measuring.load_figures import (
     BUSY_SHARE,
@@ -25,9 +22,8 @@ from measuring.load_figures import (
     unsteadiness,
 )
 
-REPORT_FILE, RAW_FILE, REQUESTS_FOLDER = "report.md", "report.json", "requests"
+REPORT_FILE, RAW_FILE = "report.md", "report.json"
 TEMPLATE = "loadtests/report.md.j2"
-MOMENTS = ["scheduled", "begun", "sent", "finished"]
 
 _MIDDLE = 50.0
 _MOST_TIMES_THE_MIDDLE = 5.0
@@ -38,19 +34,7 @@ Row = dict[str, Any]
 def write_report(
     measurements: Sequence[Measurement], plan: Plan, folder: Path, *, command: str, machine: str
 ) -> None:
-    """Write report.md with its raw figures, pictures and CSV tables into `folder`."""
-    tables: dict[str, dict[str, list[Row]]] = {each.system.name: {} for each in measurements}
-    kinds = {"saturation": _step_rows, "rates": _rate_rows, "stages": _stage_rows}
-    for kind, rows_of in (kinds | {"locust": _locust_rows}).items():
-        rows = [
-            {"service": each.system.name} | row for each in measurements for row in rows_of(each)
-        ]
-        table = pd.DataFrame(rows, columns=None if rows else ["service"])
-        table.to_csv(folder / f"{kind}.csv", index=False)
-        for name, own in tables.items():
-            of_service = table[table["service"] == name].drop(columns="service")
-            # Figures that are not numbers become null.
-            own[kind] = json.loads(of_service.to_json(orient="records"))
+    """Write report.md with its raw figures into `folder`."""
     services, generators = plan.service_cores, plan.generator_cores
     figures = {
         "template": TEMPLATE,
@@ -70,40 +54,21 @@ def write_report(
         "busy_share": BUSY_SHARE,
         "summary": list(map(_summary, measurements)),
         "bounds": [_bound(each) for each in measurements if _MIDDLE in each.rates],
-        "pictures": draw_all(measurements, folder),
         "services": [
             {
                 "name": each.system.name,
                 "command": each.system.command,
                 "artefacts": list(each.artefacts),
                 "warnings": each.warnings,
-                **tables[each.system.name],
+                "saturation": _numbers(_step_rows(each)),
+                "rates": _numbers(_rate_rows(each)),
+                "stages": _numbers(_stage_rows(each)),
+                "locust": _numbers(_locust_rows(each)),
             }
             for each in measurements
         ],
     }
     results.write(folder / RAW_FILE, figures)
-
-
-def write_requests(measurements: Sequence[Measurement], folder: Path) -> None:
-    """Write every request of the open loops; times in seconds, from the end of the warm-up on.
-
-    The files of an earlier run are removed.
-    """
-    for earlier in folder.glob("*.csv.gz"):
-        earlier.unlink()
-    for measurement in measurements:
-        folder.mkdir(exist_ok=True)
-        for percent, figures in measurement.rates.items():
-            began = figures.load.began
-            requests = [
-                {"kind": each.request.kind}
-                | {moment: getattr(each, moment) - began for moment in MOMENTS}
-                | {"status": each.status, "server_timing": each.server_timing.decode()}
-                for each in figures.load.exchanges
-            ]
-            name = f"{file_name(measurement.system.name)}-{percent:g}.csv.gz"
-            pd.DataFrame(requests).to_csv(folder / name, index=False, float_format="%.6f")
 
 
 def _summary(measurement: Measurement) -> Row:
@@ -180,6 +145,17 @@ def _locust_rows(measurement: Measurement) -> list[Row]:
         ratios = {f"open loop / Locust, {p}": own / found[p] for p, own in ours.items()}
         rows.append({"% of saturation": f"{percent:g}", **found, **ratios})
     return rows
+
+
+def _numbers(rows: Sequence[Row]) -> list[Row]:
+    """The rows with None for figures that are not numbers, which JSON does not have."""
+    return [
+        {
+            name: None if isinstance(cell, float) and isnan(cell) else cell
+            for name, cell in row.items()
+        }
+        for row in rows
+    ]
 
 
 def _shares(figures: Figures) -> Row:

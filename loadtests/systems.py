@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -31,18 +30,16 @@ class SystemUnderTest:
 
 
 def systems_under_test(
-    options: argparse.Namespace, cores: Sequence[int], *, cached: bool
+    options: argparse.Namespace, cores: Sequence[int]
 ) -> Iterator[SystemUnderTest]:
     """The systems that `options` name; without any, the demo's index, which is built if needed.
 
     :param cores: The cores of a service.
-    :param cached: Whether the load asks popular queries, for which an embedding cache is wanted.
     :raises LoadTestError: When an index, a setting or a service is not of the form expected.
     """
     settings = dict(_split(setting, "--setting", "NAME=VALUE") for setting in options.setting)
-    if not cached:
-        # After the last query they repeat, and a cache would hide the encoder's time.
-        settings.setdefault(CACHE_SETTING, "0")
+    # After the last query they repeat, and a cache would hide the encoder's time.
+    settings.setdefault(CACHE_SETTING, "0")
     named = [_split(other, "--service", "NAME=COMMAND") for other in options.service]
     indexes = [_named_index(index) for index in options.index]
     for index, _ in indexes:
@@ -67,11 +64,6 @@ def systems_under_test(
         yield SystemUnderTest(name, command, ready, partial(start, command, ready_path=ready))
 
 
-def file_name(name: str) -> str:
-    """The prefix of the file names of a service."""
-    return re.sub(r"\W+", "-", name).strip("-")
-
-
 def _describe(index: Path, service: Service) -> list[str]:
     """The index from its manifest, the encoder and versions from the service."""
     manifest = read_manifest(index, "index")
@@ -90,13 +82,12 @@ def _describe(index: Path, service: Service) -> list[str]:
 
 
 def _check_names(names: Sequence[str]) -> None:
-    """Check that each name is valid in a table, and gives file names of its own."""
+    """Check that each name is valid in a table, and there once."""
     for name in names:
-        if "|" in name or not name.isprintable() or not file_name(name):
+        if "|" in name or not name.isprintable() or not name.strip():
             expected = "letters or digits, and no '|', are expected"
             raise LoadTestError(f"the name {name!r} is given; {expected}")
-    files = [file_name(name) for name in names]
-    if len(set(files)) < len(files):
+    if len(set(names)) < len(names):
         raise LoadTestError(f"two of the services have the same name: {', '.join(names)}")
 
 

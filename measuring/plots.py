@@ -1,32 +1,61 @@
-"""Maps of embeddings (001, figures 1, 3 and 5), and quality against latency (001, figure 6)."""
+"""The pictures of result pages: maps of embeddings, and quality against latency.
+
+These are figures 1, 3, 5 and 6 of 001. Pictures are made without pyplot, so drawing one changes no
+global state.
+"""
 
 from collections.abc import Sequence
 from itertools import cycle
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 from sklearn.manifold import TSNE
 
-from swiftlet.evaluation.plots.figures import (
-    COLOURS,
-    DOCUMENT_COLOUR,
-    INK,
-    QUERY_COLOUR,
-    new_figure,
-)
 from swiftlet.types import Embeddings
 
 Plane = NDArray[np.float64]
 """Points of a plane, (n, 2)."""
 
+# Okabe and Ito's colours, which can be told apart with any colour vision.
+QUERY_COLOUR, DOCUMENT_COLOUR = "#E69F00", "#0072B2"
+COLOURS = (DOCUMENT_COLOUR, "#D55E00", "#009E73", "#CC79A7", QUERY_COLOUR, "#56B4E9", "#000000")
+INK = "#333333"
+
+_MOST_COLUMNS, _LEGEND_INCHES = 3, 0.4
 _PANEL_INCHES, _MARGIN = 3.4, 1.06
 # Half the side of the smallest square shown, relative to the largest norm. Closer points count as
 # equal: a larger scale would show their rounding errors as a cloud.
 _SMALLEST_HALF_SIDE = 0.02
+
+
+def new_figure(width_inches: float, height_inches: float, count: int = 1) -> Figure:
+    """An empty figure with `count` axes of this size, at most three side by side."""
+    columns = min(count, _MOST_COLUMNS)
+    rows = -(-count // columns)
+    size = width_inches * columns + _LEGEND_INCHES, height_inches * rows + _LEGEND_INCHES
+    figure = Figure(figsize=size, layout="constrained", facecolor="white")
+    for number in range(count):
+        _style(figure.add_subplot(rows, columns, number + 1))
+    return figure
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a figure as PNG; the same figure gives the same bytes."""
+    figure.savefig(path, dpi=150, metadata={"Software": None})
+
+
+def _style(axes: Axes) -> None:
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["bottom", "left"]].set_color("#888888")
+    axes.tick_params(colors=INK, labelsize=9)
+    axes.grid(color="#E6E6E6", linewidth=0.8)
+    axes.set_axisbelow(True)
 
 
 class EmbeddingPanel(NamedTuple):

@@ -14,9 +14,8 @@ from measuring.http_client import Request
 from swiftlet.corpora.lines import parse_lines
 from swiftlet.corpora.records import query_text_from_json
 
-SINGLE, BATCH, CACHED, WRITE = KINDS = ("single", "batch", "cached", "write")
+SINGLE, BATCH = KINDS = ("single", "batch")
 SEARCH_PATH, BATCH_PATH = "/search", "/search/batch"
-POPULAR_QUERIES, WRITTEN_DOCUMENTS = 16, 1000
 QUERIES_FILE = "queries.jsonl"
 _SAMPLE_SEED = 5
 
@@ -25,38 +24,33 @@ _SAMPLE_SEED = 5
 class Mix:
     """The weight of each kind of request, and its size.
 
-    `single` has one query, `batch` several, and `cached` one of a few popular queries, which the
-    service soon has in its embedding cache. `write` puts or deletes as many documents as a batch
-    has queries, of a thousand that have queries as texts; the service must take `write_key`.
+    `single` has one query, and `batch` several.
     """
 
     single: float = 1.0
     batch: float = 0.0
-    cached: float = 0.0
     batch_queries: int = 8
     top_k: int = 10
-    write: float = 0.0
-    write_key: str = ""
 
     def __post_init__(self) -> None:
         if not sum(self.weights):
-            raise LoadTestError("--single, --batch and --cached are all 0; one must be above")
+            raise LoadTestError("--single and --batch are both 0; one must be above")
 
     @property
     def weights(self) -> tuple[float, ...]:
         """In the order of `KINDS`."""
-        return self.single, self.batch, self.cached, self.write
+        return self.single, self.batch
 
     def __str__(self) -> str:
-        batches, popular = f"batches of {self.batch_queries}", f"{POPULAR_QUERIES} popular queries"
-        weighed = zip(("single queries", batches, popular, "writes"), self.weights, strict=True)
+        names = "single queries", f"batches of {self.batch_queries}"
+        weighed = zip(names, self.weights, strict=True)
         shares = [f"{weight / sum(self.weights):.0%} {kind}" for kind, weight in weighed if weight]
         return f"{', '.join(shares)}, top_k {self.top_k}"
 
 
 def add_mix_options(add: Callable[..., Any]) -> None:
     """Add the options of a mix by a parser's `add_argument`."""
-    for kind, weight in ((SINGLE, 1.0), (BATCH, 0.0), (CACHED, 0.0)):
+    for kind, weight in ((SINGLE, 1.0), (BATCH, 0.0)):
         add(f"--{kind}", type=number(0, 1e6), default=weight, help="weight of such requests")
     add("--batch-queries", type=number(1, 10_000, int), default=8, help="queries of a batch")
     add("--top-k", type=number(1, 10_000, int), default=10)
@@ -78,31 +72,16 @@ def traffic(queries: Sequence[str], mix: Mix, *, seed: int) -> Iterator[Request]
     """
     chance = random.Random(seed)
     shuffled = chance.sample(queries, len(queries))
-    popular, rest = shuffled[:POPULAR_QUERIES], cycle(shuffled)
+    rest = cycle(shuffled)
     while True:
         (kind,) = chance.choices(KINDS, mix.weights)
-        if kind == WRITE:
-            yield _write(chance, rest, mix)
-            continue
         if kind == BATCH:
             asked = [next(rest) for _ in range(mix.batch_queries)]
             body: dict[str, object] = {"queries": asked}
         else:
-            body = {"query": chance.choice(popular) if kind == CACHED else next(rest)}
+            body = {"query": next(rest)}
         path = BATCH_PATH if kind == BATCH else SEARCH_PATH
         yield Request(kind, path, json.dumps(body | {"top_k": mix.top_k}).encode())
-
-
-def _write(chance: random.Random, texts: Iterator[str], mix: Mix) -> Request:
-    """A put or a delete."""
-    numbers = chance.sample(range(WRITTEN_DOCUMENTS), min(mix.batch_queries, WRITTEN_DOCUMENTS))
-    ids = [f"load-test-{number}" for number in numbers]
-    if chance.random() < 1 / 2:
-        body = json.dumps({"ids": ids}).encode()
-        return Request("delete", "/documents/delete", body, key=mix.write_key)
-    rows = [{"_id": each, "text": text} for each, text in zip(ids, texts, strict=False)]
-    body = json.dumps({"documents": rows}).encode()
-    return Request("put", "/documents", body, "PUT", key=mix.write_key)
 
 
 def read_queries(path: Path) -> list[str]:

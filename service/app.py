@@ -9,6 +9,7 @@ from fastapi.middleware.cors import CORSMiddleware
 from fastapi.routing import iter_route_contexts
 
 from service.admission.executor import SearchExecutor
+from service.live.no_index import NoIndex
 from service.live.reload import Reloader
 from service.live.state import Service, ServiceState
 from service.live.writing import Writing
@@ -17,7 +18,7 @@ from service.routes import operation
 from service.routes.documentation import documentation_router
 from service.routes.documents import documents_router
 from service.routes.embeddings import embeddings_router
-from service.routes.operation import admin_router
+from service.routes.operation import admin_router, without_index
 from service.routes.page import page_router
 from service.routes.rerank import rerank_router
 from service.routes.search import batch_router, search_router
@@ -83,15 +84,19 @@ def create_app(
     app.state.metrics = metrics
     add_problem_handlers(app)
     # FastAPI tries one router after the other, so the most frequent routes come first.
+    of_index = [search_router(service), batch_router(service)], [documents_router()]
+    page = page_router()
+    if isinstance(state.loaded.searcher, NoIndex):
+        app.include_router(without_index([*of_index[0], *of_index[1], page]))
+        of_index = [], []
     for router in (
-        search_router(service),
-        batch_router(service),
+        *of_index[0],
         embeddings_router(service),
         rerank_router(service),
-        documents_router(),
+        *of_index[1],
     ):
         _include(app, router, search_key)
-    for router in (operation.router, page_router(), documentation_router(app)):
+    for router in (operation.router, page, documentation_router(app)):
         app.include_router(router)
     if reloader is not None:
         key = admin_key or ApiKey([], variable="SWIFTLET_ADMIN_KEYS")

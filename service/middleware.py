@@ -26,6 +26,7 @@ _SECURITY_HEADERS = [
     (b"referrer-policy", b"no-referrer"),
 ]
 
+_SANE_PREFIX = re.compile(rb"(?=.{1,200}\Z)(?:/[\w.~-]+)+/?")
 _SANE_REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/+=@~-]{1,128}")
 
 _ENDED = "the service has ended before there was an answer; ask another one"
@@ -67,10 +68,12 @@ class RequestContextMiddleware:
             scope = {**scope, "method": "GET"}
         # FastAPI parses cookies and query strings for every route.
         headers = [header for header in scope["headers"] if header[0] != b"cookie"]
-        context = RequestContext("", perf_counter())
+        context = RequestContext("", perf_counter(), prefix=scope.get("root_path", ""))
         for name, value in headers:
             if name == b"x-request-id" and _SANE_REQUEST_ID.fullmatch(value):
                 context.request_id = value.decode()  # the client's own
+            elif name == b"x-forwarded-prefix" and _SANE_PREFIX.fullmatch(value):
+                context.prefix = value.decode().rstrip("/")
         context.request_id = context.request_id or f"{getrandbits(64):016x}"
         state = {**scope.get("state", {}), "context": context}
         scope = {**scope, "headers": headers, "state": state}

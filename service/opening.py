@@ -5,8 +5,11 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from service.live.no_index import NoIndex
 from service.live.reload import ReplacedError
 from service.settings import Settings
+from swiftlet.encoders import DEFAULT_QUERY_ENCODER
+from swiftlet.encoders.opening import open_encoder
 from swiftlet.encoders.reranker import OnnxReranker
 from swiftlet.manifest import Manifest, read_manifest
 from swiftlet.search.searcher import Searcher
@@ -42,7 +45,7 @@ def open_searcher(settings: Settings) -> Searcher:
 
 def _opened(settings: Settings) -> Searcher:
     index, encoder = settings.index, settings.query_encoder
-    if encoder is not None:
+    if isinstance(encoder, Path):
         encoder = _target(encoder)
     if isinstance(index, Path):
         index = _target(index)
@@ -52,6 +55,13 @@ def _opened(settings: Settings) -> Searcher:
             "the re-ranker %s has the weight 0: it takes time, but never changes an order",
             settings.reranker,
         )
+    if index is None:
+        loaded = open_encoder(
+            encoder or DEFAULT_QUERY_ENCODER, "query", precision=settings.precision
+        )
+        alone = NoIndex(loaded, reranker)
+        warm_up(alone)
+        return alone
     searcher = Searcher.open(
         index,
         encoder,
@@ -62,7 +72,7 @@ def _opened(settings: Settings) -> Searcher:
     try:
         if isinstance(settings.index, Path):
             _check_not_replaced(settings.index, searcher.index_manifest)
-        if (place := settings.query_encoder) is not None:
+        if isinstance(place := settings.query_encoder, Path):
             _check_not_replaced(place, searcher.encoder_manifest)
         warm_up(searcher)
     except BaseException:
@@ -73,6 +83,9 @@ def _opened(settings: Settings) -> Searcher:
 
 def warm_up(searcher: Searcher) -> None:
     """Run a few searches, so that no client waits for first-time allocations."""
+    if isinstance(searcher, NoIndex):
+        searcher.encoder.encode(_WARM_UP_QUERIES)
+        return
     if searcher.mode_of(None) == "lexical" or searcher.has_encoder:
         for query in _WARM_UP_QUERIES:
             searcher.search(query)

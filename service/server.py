@@ -35,6 +35,7 @@ from service.sight.metrics import Metrics
 from service.wire.connection import UnreadAnswers, bounded_connection
 from service.wire.keys import ApiKey
 from service.wire.turns import Turns
+from swiftlet.encoders.opening import Place
 from swiftlet.errors import ArtefactError, InvalidArgumentError
 from swiftlet.extras import extra
 from swiftlet.index.document_encoder import document_encoder_of
@@ -71,7 +72,7 @@ def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = None) 
     # Before there is an index to reload, SIGHUP must not end the process.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     # The first process of a container would otherwise ignore SIGTERM.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    signal.signal(signal.SIGTERM, _end)
     named = {"index": settings.index, "encoder": settings.encoder, "reranker": settings.reranker}
     for kind, place in named.items():
         if isinstance(place, Path):
@@ -102,15 +103,17 @@ def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = None) 
             del searcher
             reloader = Reloader(state, partial(open_searcher, settings), registry)
             stack.callback(reloader.close)
-            writing = Writing(
-                state,
-                registry,
-                index=settings.index,
-                document_encoder=settings.document_encoder,
-                threads=settings.encode_threads,
-                most_passages=settings.max_passages,
-            )
-            stack.callback(writing.close)
+            writing = None
+            if settings.index is not None:
+                writing = Writing(
+                    state,
+                    registry,
+                    index=settings.index,
+                    document_encoder=settings.document_encoder,
+                    threads=settings.encode_threads,
+                    most_passages=settings.max_passages,
+                )
+                stack.callback(writing.close)
             unread, turns = UnreadAnswers(), Turns()
             app = create_app(
                 state,
@@ -160,7 +163,20 @@ def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = None) 
             gc.freeze()
             handles = [each.dup() for each in listeners for _ in range(_LISTENERS - 1)]
             _Server(config, connection, state, reloader, announce).run([*listeners, *handles])
+        _ignore_signals()
         logger.info("stopped")
+
+
+def _end(*_: object) -> None:
+    """End before there is anything to drain."""
+    _ignore_signals()
+    sys.exit(0)
+
+
+def _ignore_signals() -> None:
+    """Let no further signal change the exit status of a process that ends."""
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, signal.SIG_IGN)
 
 
 class _Server(uvicorn.Server):
@@ -304,7 +320,7 @@ def _addresses(host: str) -> list[str]:
     return own or addresses
 
 
-def _document_encoder(settings: Settings) -> Path | None:
+def _document_encoder(settings: Settings) -> Place | None:
     """The document encoder, if it is there; if not, the first document that is put is refused."""
     if settings.document_encoder is not None or not isinstance(settings.index, Path):
         return settings.document_encoder

@@ -21,10 +21,10 @@ from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 from service.admission.executor import DEFAULT_MAX_QUEUED
 from service.sight.logs import LogFormat
 from service.wire.requests import Limits
-from swiftlet import encoders
 from swiftlet.address import ADDRESSES, Address
 from swiftlet.arguments import place_of
 from swiftlet.encoders.encoder import Precision
+from swiftlet.encoders.opening import Place, encoder_place
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.index.query_encoder import query_encoder_if_any
 from swiftlet.processors import available_processors
@@ -61,7 +61,7 @@ Keys = Annotated[
     Field(description=f"keys of at least {_SHORTEST_KEY} letters, digits and signs, with commas"),
 ]
 
-EncoderPath = Annotated[Path, AfterValidator(encoders.find)]
+EncoderPlace = Annotated[Place, BeforeValidator(encoder_place)]
 
 Count = Annotated[int, Field(ge=1, description="a whole number from 1")]
 
@@ -73,11 +73,13 @@ class Settings(BaseSettings):
         env_prefix=PREFIX, frozen=True, extra="forbid", env_ignore_empty=True
     )
 
-    index: Annotated[Path | Address, BeforeValidator(partial(place_of, "index"))] = Field(
-        description=f"the path of an index directory, {ADDRESSES}"
+    index: Annotated[Path | Address, BeforeValidator(partial(place_of, "index"))] | None = Field(
+        None, description=f"the path of an index directory, {ADDRESSES}"
     )
-    encoder: EncoderPath | None = Field(
-        None, description="the path of an encoder directory, or the name of one that ships"
+    encoder: EncoderPlace | None = Field(
+        None,
+        description="the path of an encoder directory, the name of one that ships, "
+        "MODULE:FUNCTION, or an address of embeddings",
     )
     precision: Precision | None = Field(None, description="int8, int8_static or fp32")
     reranker: Path | None = Field(None, description="the path of a re-ranker's directory")
@@ -116,8 +118,9 @@ class Settings(BaseSettings):
     search_keys: Keys = SecretStr("")
     admin_keys: Keys = SecretStr("")
     write_keys: Keys = SecretStr("")
-    document_encoder: EncoderPath | None = Field(
-        None, description="the path of the encoder directory that the index was built by"
+    encoder_key: SecretStr = Field(SecretStr(""), description="the key of the address that encodes")
+    document_encoder: EncoderPlace | None = Field(
+        None, description="the encoder that the index was built by, as for the query encoder"
     )
     encode_threads: int = Field(
         1, ge=1, le=_MOST_THREADS, description=f"a whole number from 1 to {_MOST_THREADS}"
@@ -134,14 +137,27 @@ class Settings(BaseSettings):
     tracing: bool = Field(False, description="true or false")
 
     @property
-    def query_encoder(self) -> Path | None:
-        """The directory of the query encoder; if none is set, the one of the index now, if any."""
-        return self.encoder or query_encoder_if_any(self.index)
+    def query_encoder(self) -> Place | None:
+        """Where the query encoder is; if none is set, the one of the index now, if any."""
+        if self.encoder is not None or self.index is None:
+            return self.encoder
+        return query_encoder_if_any(self.index)
 
     @property
     def limits(self) -> Limits:
         """The limits of one request."""
         return Limits(**{name: getattr(self, name) for name in Limits.model_fields})
+
+    @model_validator(mode="after")
+    def _an_index_or_an_encoder(self) -> Self:
+        if self.index is None and self.encoder is None:
+            expected = type(self).model_fields["index"].description
+            raise PydanticCustomError(
+                "no_index",
+                "{prefix}INDEX is not set; {expected} is expected, or: swiftlet serve INDEX",
+                {"prefix": PREFIX, "expected": expected},
+            )
+        return self
 
     @model_validator(mode="after")
     def _a_whole_batch_can_wait(self) -> Self:
@@ -215,8 +231,6 @@ def _sentence(mistake: ErrorDetails, given: Mapping[str, Any]) -> str:
     if name not in Settings.model_fields:
         return f"{name} is no setting of Swiftlet; docs/settings.md lists them"
     expected = Settings.model_fields[name].description
-    if mistake["type"] == "missing":
-        return f"{variable} is not set; {expected} is expected, or: swiftlet serve INDEX"
     if isinstance(error := mistake.get("ctx", {}).get("error"), InvalidArgumentError):
         return f"{variable}: {error}"
     if Settings.model_fields[name].annotation is SecretStr:

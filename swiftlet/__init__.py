@@ -10,7 +10,8 @@ Each name is imported when it is first used, so `import swiftlet` loads no other
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+
+TYPE_CHECKING = False  # as type checkers take it: typing itself would take most of the import
 
 if TYPE_CHECKING:
     from swiftlet.client import Client

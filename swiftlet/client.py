@@ -3,11 +3,11 @@
 import json
 import time
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
 from swiftlet.arguments import made
+from swiftlet.deadline import retry_after_seconds
 from swiftlet.errors import InvalidArgumentError, ServiceError, UnknownDocumentError
 from swiftlet.extras import extra
 from swiftlet.search.request import SearchRequest
@@ -102,7 +102,8 @@ class Client:
         # Escape dots too: an id such as ".." would change the path.
         segment = quote(document_id, safe="", errors="replace").replace(".", "%2E")
         answer = self._request("GET", f"/documents/{segment}")
-        if answer.status_code == 404 and _problem(answer).get("type") == _UNKNOWN_DOCUMENT:
+        kind = f"{_problem(answer).get('type')}" if answer.status_code == 404 else ""
+        if kind.endswith(_UNKNOWN_DOCUMENT):  # a prefix may stand before it
             raise UnknownDocumentError(document_id)
         return self._object(answer)
 
@@ -141,7 +142,9 @@ class Client:
                 ) from error
             if answer.status_code != 429:
                 return answer
-            pause_seconds = max(_retry_after_seconds(answer), backoff_seconds)
+            pause_seconds = max(
+                retry_after_seconds(answer.headers.get("retry-after", "")), backoff_seconds
+            )
             if waited_seconds + pause_seconds > self._patience_seconds:
                 raise ServiceError(
                     f"the service at {self._url} is busy: it still answers 429 after "
@@ -204,14 +207,3 @@ def _problem(answer: "httpx.Response") -> dict[str, Any]:
     except ValueError:
         return {}
     return problem if isinstance(problem, dict) else {}
-
-
-def _retry_after_seconds(answer: "httpx.Response") -> float:
-    """The time of `Retry-After`, in seconds or as a date; 0 if it is missing or malformed."""
-    text = answer.headers.get("retry-after", "")
-    try:
-        return (
-            float(text) if text.isdigit() else parsedate_to_datetime(text).timestamp() - time.time()
-        )
-    except ValueError:
-        return 0.0

@@ -52,6 +52,7 @@ class _Encoded(_Checked):
     num_documents: _Count = 0
     num_passages: _Count = 0
     encoder_place: _Place = ""
+    encoder_canonical: dict[str, str] = {}
     vectors: _Vectors = 1
 
 

@@ -132,6 +132,14 @@ class ChangedMeanwhileError(IndexServerError):
     """A passage that a search found was gone when its text was read."""
 
 
+class EncoderError(RetrievalError):
+    """An encoder that is a function or on a server fails, or gives no embeddings."""
+
+
+class EncoderTimeoutError(EncoderError):
+    """An encoder that is a function or on a server has not answered in time."""
+
+
 class ServiceError(RetrievalError):
     """A service cannot be reached, or refuses a request. The message has the status and detail."""
 

@@ -67,7 +67,7 @@ def _is_healthy(client: httpx.Client) -> bool:
 class MilvusServer:
     """A server on a port of this machine, with its data in a folder.
 
-    The `environment` has settings of the whole server, as `MINIO_PORT`.
+    The `environment` has settings of the whole server, as `MQ_TYPE`.
     """
 
     kind: str

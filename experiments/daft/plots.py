@@ -4,14 +4,27 @@ from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from experiments.daft.figures import DELTA_PER_DIMENSION, LONGEST_ALIGNMENT, SETTINGS, stopping
 from experiments.daft.runs import directory
-from measuring.plots import EmbeddingPanel, QualityPoint, plot_pca, plot_quality, plot_tsne
+from measuring.plots import (
+    COLOURS,
+    INK,
+    EmbeddingPanel,
+    QualityPoint,
+    new_figure,
+    plot_pca,
+    plot_quality,
+    plot_tsne,
+    save_figure,
+)
 from measuring.results import Figures
-from swiftlet.evaluation.plots.figures import save_figure
-from swiftlet.evaluation.plots.lines import Curve, LinePanel, Moment, plot_lines
-from training.plots import divergence_panel, loss_panel
+
+Floats = NDArray[np.float64]
+
+THRESHOLD = f"δ = {DELTA_PER_DIMENSION:.3f} a dimension"
+_PANEL_INCHES = (4.6, 3.3)
 
 
 def draw(work: Path, figures: Figures, results: Path) -> None:
@@ -54,34 +67,42 @@ def _draw_layers(figures: Figures, path: Path) -> None:
 
 def _draw_losses(runs: Figures, path: Path) -> None:
     """Figure 2, for each choice of negatives, each with its own limit."""
-    panels = []
-    for aligned, unaligned in SETTINGS["curves"]:
-        curves = [
-            Curve(label, *np.array(runs[run]["fine-tuning"]["losses"], float))
-            for label, run in (("not aligned", unaligned), ("aligned", aligned))
-            if "fine-tuning" in runs[run]
-        ]
+    figure = new_figure(*_PANEL_INCHES, len(SETTINGS["curves"]))
+    for axes, (aligned, unaligned) in zip(figure.axes, SETTINGS["curves"], strict=True):
+        labels = ("not aligned", unaligned), ("aligned", aligned)
+        for colour, (label, run) in zip(COLOURS, labels, strict=False):
+            if "fine-tuning" in runs[run]:
+                steps, losses = np.array(runs[run]["fine-tuning"]["losses"], float)
+                axes.plot(steps, losses, color=colour, alpha=0.25, linewidth=0.8)
+                axes.plot(steps, _smoothed(losses), color=colour, label=label)
         limit = runs[unaligned]["fine-tuning"]["evaluations"][-1]["collapsed_loss"]
-        panels.append(loss_panel(curves, collapsed_loss=limit, title=aligned))
-    save_figure(plot_lines(panels), path)
+        axes.axhline(limit, color=INK, linestyle="--", label="ln(|D⁻| + 1)")
+        axes.set(title=aligned, xlabel="step", ylabel="training loss", ylim=(0, None))
+    lines, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(lines, labels, loc="outside lower center", ncols=3, frameon=False)
+    save_figure(figure, path)
+
+
+def _smoothed(values: Floats) -> Floats:
+    """The mean (n,) of a twentieth of the values around each value of (n,)."""
+    window = np.ones(max(1, round(len(values) / 20)))
+    sums = np.convolve(values, window, "same")
+    return np.asarray(sums / np.convolve(np.ones(len(values)), window, "same"))
 
 
 def _draw_alignment(alignment: Figures, path: Path) -> None:
     """Figure 4: the KL estimate with δ, and nDCG@10 with the plateau that ends an alignment."""
-    steps, kl, ndcg = (
-        np.array([each[name] for each in alignment["evaluations"]])
-        for name in ("step", "kl_per_dimension", "ndcg@10")
-    )
     ends = {row["criterion"]: row["step"] for row in stopping(alignment)}
-    of_plateau = ends["plateau of nDCG@10, 35 steps"]
-    label = "step of the alignment"
-    threshold = divergence_panel(
-        [Curve("KL estimate", steps, kl)], threshold=DELTA_PER_DIMENSION,
-        stopped_at=ends[f"δ = {DELTA_PER_DIMENSION:.3f} a dimension"], per_dimension=True,
-        x_label=label, title="threshold",
-    )  # fmt: skip
-    plateau = LinePanel(
-        "nDCG@10", [Curve("nDCG@10", steps, ndcg)], label, "plateau of 35 steps", markers=True,
-        moments=[] if of_plateau is None else [Moment(of_plateau, "stopped")],
-    )  # fmt: skip
-    save_figure(plot_lines([threshold, plateau]), path)
+    figure = new_figure(*_PANEL_INCHES, 2)
+    threshold, plateau = figure.axes
+    for axes, name, label, criterion in (
+        (threshold, "kl_per_dimension", "KL estimate per dimension", THRESHOLD),
+        (plateau, "ndcg@10", "nDCG@10", "plateau of nDCG@10, 35 steps"),
+    ):
+        steps, values = ([each[of] for each in alignment["evaluations"]] for of in ("step", name))
+        axes.plot(steps, values, marker="o", markersize=4)
+        axes.set(xlabel="step of the alignment", ylabel=label, title=criterion)
+        if ends[criterion] is not None:
+            axes.axvline(ends[criterion], color=INK, linestyle=":")
+    threshold.axhline(DELTA_PER_DIMENSION, color=INK, linestyle="--")
+    save_figure(figure, path)

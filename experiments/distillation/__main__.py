@@ -14,10 +14,9 @@ from experiments.distillation import texts
 from experiments.distillation.students import STUDENTS, TEACHER, figures_of, long_run, prepare
 from experiments.pairs import query_latencies
 from measuring.experiment import Experiment, Found, Run
-from measuring.plots import QualityPoint, plot_quality
+from measuring.plots import QualityPoint, plot_quality, save_figure
 from measuring.results import Figures, means
 from swiftlet.encoders import DEFAULT_ENCODER
-from swiftlet.evaluation.plots.figures import save_figure
 
 EXPERIMENT = Experiment(
     "distillation", __doc__, texts.collections(),

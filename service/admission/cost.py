@@ -38,7 +38,7 @@ class SearchCost:
 
     def of(self, asked: SearchRequest, searcher: Searcher) -> tuple[float, float]:
         """The seconds of a search beyond an ordinary one, and for which it may be late."""
-        seconds = (asked.offset + asked.top_k) * self.per_hit + searcher.parts.waiting_seconds
+        seconds = (asked.offset + asked.top_k) * self.per_hit + searcher.waiting_seconds
         if asked.group_by is not None:
             seconds *= self.searches_per_group * asked.group_size
         seconds += len(asked.query) * self.per_character

@@ -3,6 +3,7 @@
 import logging
 from pathlib import Path
 
+from swiftlet.encoders.opening import Place
 from swiftlet.errors import InvalidArgumentError
 
 MEBIBYTE = 2**20
@@ -34,12 +35,12 @@ def memory_limit(cgroup: Path = _CGROUP) -> int | None:
 
 def check_memory_limit(
     index: Path | None,
-    encoder: Path | None,
+    encoder: Place | None,
     *,
     threads: int,
     cache_bytes: int,
     limit_bytes: int | None,
-    document_encoder: Path | None = None,
+    document_encoder: Place | None = None,
     reranker: Path | None = None,
 ) -> None:
     """Refuse a limit under which the service would be killed at the start or soon after.
@@ -87,9 +88,9 @@ def check_bytes(needed: int, limit_bytes: int | None, purpose: str) -> None:
         )
 
 
-def _encoding_bytes(encoder: Path | None) -> int:
-    """What a process with this encoder takes."""
-    found = () if encoder is None else encoder.glob("*.onnx")
+def _encoding_bytes(encoder: Place | None) -> int:
+    """What a process with this encoder takes; of a function, nothing is known."""
+    found = encoder.glob("*.onnx") if isinstance(encoder, Path) else ()
     models = [path.stat().st_size for path in found]
     # The precision is not known yet, so the smallest model counts.
     return BASE_BYTES + _BYTES_A_MODEL_BYTE * min(models, default=0)

@@ -21,6 +21,7 @@ from service.live.state import LoadedIndex, ServiceState
 from service.wire.problems import NotReadyError, QueueFullError, WriteRefusedError
 from swiftlet.address import Address
 from swiftlet.corpora.rows import documents_of_rows
+from swiftlet.encoders.opening import Place
 from swiftlet.errors import (
     ArtefactError,
     CollectionError,
@@ -64,7 +65,7 @@ class Writing:
         registry: CollectorRegistry,
         *,
         index: Path | Address,
-        document_encoder: Path | None,
+        document_encoder: Place | None,
         threads: int,
         most_passages: int,
     ) -> None:
@@ -228,7 +229,8 @@ class Writing:
 
     async def _encoded(self, method: Callable[..., Any], *arguments: Any) -> Any:
         """What a method of `Preparation` gives, in the process that encodes."""
-        place = self._document_encoder, self._threads
+        target = self._index if isinstance(self._index, Path) else None
+        place = self._document_encoder, self._threads, target
         return await self._on(
             self._encodings, self._encoder.call, _prepare, *place, method, *arguments
         )
@@ -346,15 +348,19 @@ class Writing:
 
 
 @cache
-def _preparation(document_encoder: Path | None, threads: int) -> Preparation:
-    return Preparation(document_encoder, threads)
+def _preparation(document_encoder: Place | None, threads: int, index: Path | None) -> Preparation:
+    return Preparation(document_encoder, threads, index)
 
 
 def _prepare(
-    document_encoder: Path | None, threads: int, method: Callable[..., Any], *arguments: Any
+    document_encoder: Place | None,
+    threads: int,
+    index: Path | None,
+    method: Callable[..., Any],
+    *arguments: Any,
 ) -> Any:
     """Runs in the process that encodes, which keeps the encoder."""
-    return method(_preparation(document_encoder, threads), *arguments)
+    return method(_preparation(document_encoder, threads, index), *arguments)
 
 
 def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:

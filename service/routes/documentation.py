@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from html import escape
 from typing import Any
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse
 from pydantic_core import to_json
 
@@ -57,9 +57,11 @@ def documentation_router(app: FastAPI) -> APIRouter:
     router = APIRouter()
 
     @router.get("/openapi.json", response_class=JSONResponse, responses=problems(ready=False))
-    async def openapi() -> JSONResponse:
+    async def openapi(request: Request) -> JSONResponse:
         """Give this document."""
-        return JSONResponse(await beside_loop(app.openapi))
+        # Without the name of a prefix, routes stand beside this one.
+        servers = [{"url": request.state.context.prefix or "."}]
+        return JSONResponse({**await beside_loop(app.openapi), "servers": servers})
 
     @router.get("/docs", response_class=HTMLResponse, responses=problems(ready=False))
     async def docs() -> HTMLResponse:

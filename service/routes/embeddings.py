@@ -25,7 +25,9 @@ from service.wire.problems import (
     TooManyQueriesError,
 )
 from service.wire.requests import RequestFields, RequestModel
+from swiftlet.deadline import due_at
 from swiftlet.encoders.encoder import OnnxEncoder, Role
+from swiftlet.encoders.function import FunctionEncoder
 from swiftlet.errors import InvalidArgumentError, QueryError
 from swiftlet.search.stages.query import Encode, Tokenise
 from swiftlet.text import check_query
@@ -92,17 +94,19 @@ def embeddings_router(service: Service) -> APIRouter:
                 "shortened",
             )
         role: Role = "query" if asked.input_type in (None, "query") else "passage"
-        encode = partial(_encode, loaded, role, asked.encoding_format == "base64")
         texts, size, began = [*enumerate(asked.input)], limits.max_batch_queries, context.began
         completed: list[Completed[_Encoded]] = []
         # A piece takes the places of one batch in the queue, and has the time of one.
         longest = max(map(len, asked.input))
         for first in range(0, len(texts), size):
+            deadline = began + limits.timeout_ms / 1000
+            as_base64 = asked.encoding_format == "base64"
+            encode = partial(_encode, loaded, role, as_base64, deadline)
             completed += await service.executor.map(
                 encode,
                 texts[first : first + size],
-                deadline=began + limits.timeout_ms / 1000,
-                expected_seconds=longest * COST.per_character,
+                deadline=deadline,
+                expected_seconds=longest * COST.per_character + loaded.searcher.waiting_seconds,
                 receive=request.receive,
             )
             began = perf_counter()
@@ -142,12 +146,12 @@ def _listed(given: object) -> object:
 
 
 def _encode(
-    loaded: LoadedIndex, role: Role, as_base64: bool, numbered: tuple[int, str]
+    loaded: LoadedIndex, role: Role, as_base64: bool, deadline: float, numbered: tuple[int, str]
 ) -> _Encoded:
     """On a thread of the executor: check a text, encode it, and write its embedding as JSON."""
     number, text = numbered
     encoder = loaded.searcher.encoder
-    if role == "passage" and isinstance(encoder, OnnxEncoder):
+    if role == "passage" and isinstance(encoder, OnnxEncoder | FunctionEncoder):
         encoder = encoder.reading(role)
     began = perf_counter()
     try:
@@ -155,7 +159,8 @@ def _encode(
     except QueryError as error:
         raise InvalidRequestError(f"input[{number}]", f"input[{number}]: {error}") from error
     tokenised = perf_counter()
-    embedding = encoder.embed(token_ids)
+    with due_at(deadline):
+        embedding = encoder.embed(token_ids)
     encoding_seconds = perf_counter() - tokenised
     written: object = embedding.tolist()
     if as_base64:

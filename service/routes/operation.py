@@ -1,17 +1,22 @@
 """For operators: health, metrics, and reloading."""
 
+from collections.abc import Sequence
+from itertools import chain
+
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import PlainTextResponse
+from fastapi.routing import APIRoute
 from prometheus_client.exposition import choose_encoder
 from starlette.responses import Response
 
+from service.live.no_index import NO_INDEX
 from service.live.reload import Reloader
 from service.live.state import ready_service
 from service.sight.metrics import Metrics
 from service.wire.answers import HealthAnswer, ReloadAnswer
 from service.wire.body import JsonRoute, beside_loop
 from service.wire.openapi import problems
-from service.wire.problems import ReloadRefusedError
+from service.wire.problems import NotReadyError, ReloadRefusedError
 from service.wire.requests import RequestModel
 from swiftlet.errors import InvalidArgumentError
 
@@ -57,6 +62,20 @@ class _ReloadRoute(JsonRoute):
     limit = "max_search_body_bytes"
     empty = b"{}"
     refuses_overload = False
+
+
+def without_index(routers: Sequence[APIRouter]) -> APIRouter:
+    """A router that answers the routes of others, which need an index, by a problem."""
+
+    async def refuse() -> None:
+        raise NotReadyError(NO_INDEX)
+
+    router = APIRouter()
+    for route in chain.from_iterable(each.routes for each in routers):
+        if isinstance(route, APIRoute):
+            methods = sorted(route.methods or ())
+            router.add_api_route(route.path, refuse, methods=methods, include_in_schema=False)
+    return router
 
 
 def admin_router(reloader: Reloader) -> APIRouter:

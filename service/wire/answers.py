@@ -28,8 +28,8 @@ class HitAnswer(BaseModel):
     document_id: str
     score: float = Field(
         description="Of the query and the passage. dense: their cosine, or the score by the metric "
-        "of the index; lexical: the BM25 score, divided by the weight of the query's words; hybrid: the weighted sum of both, or with "
-        "rrf the sum of 1 / (60 + rank) in both."
+        "of the index; lexical: the BM25 score, divided by the weight of the query's words; "
+        "hybrid: the weighted sum of both, or with rrf the sum of 1 / (60 + rank) in both."
     )
     title: str
     passage: PassageAnswer

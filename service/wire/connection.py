@@ -1,7 +1,6 @@
 """Connections: limits of request heads and of unread answers."""
 
 from asyncio import TimerHandle
-from functools import partial
 from sys import maxsize
 from typing import Any
 
@@ -59,7 +58,8 @@ class BoundedConnection(HttpToolsProtocol):
     write_timeout_ms: int
     unread: UnreadAnswers
     turns: Turns
-    _head_bytes = _held = 0
+    _head_bytes = 0
+    _held = b""
     _is_in_head = False
     _silent_bytes = 0
     _head_timer: TimerHandle | None = None
@@ -91,25 +91,34 @@ class BoundedConnection(HttpToolsProtocol):
         super().resume_writing()
 
     def data_received(self, data: bytes) -> None:
-        """Read on; in a turn of its own, if there is much, or much of a head."""
+        """Read on; in turns of its own, if there is much, or much of a head."""
         if self._held or self._head_bytes + len(data) > BYTES_AT_ONCE:
             self.flow.pause_reading()
-            self._held += 1
-            self.turns.call(partial(self._read_held, data))
+            if not self._held:
+                self.turns.call(self._read_held)
+            self._held += data
         else:
             self._read(data)
 
-    def _read_held(self, data: bytes) -> None:
-        self._held -= 1
-        if not self.transport.is_closing():
+    def _read_held(self) -> None:
+        """Read a piece, which may have a hundred heads; a body is no work, and read at once."""
+        length = len(self._held) if self._is_in_body() else BYTES_AT_ONCE
+        piece, self._held = self._held[:length], self._held[length:]
+        if self.transport.is_closing():
+            return
+        if self._held:
+            self.turns.call(self._read_held)
+        else:
             self.flow.resume_reading()
-            self._read(data)
+        self._read(piece)
+
+    def _is_in_body(self) -> bool:
+        # uvicorn sets `scope` when a head begins, and `cycle` when it is complete.
+        return self.cycle is not None and self.cycle.more_body and self._is_after_head()
 
     def _read(self, data: bytes) -> None:
         """Read on, or refuse a head that is too long."""
-        # uvicorn sets `scope` when a head begins, and `cycle` when it is complete.
-        cycle = self.cycle
-        in_body = cycle is not None and cycle.more_body and cycle.scope is self.scope
+        cycle, in_body = self.cycle, self._is_in_body()
         room = MAX_HEAD_BYTES - self._head_bytes
         if len(data) > room > 0 and not in_body:
             self._read(data[:room])
@@ -159,7 +168,13 @@ class BoundedConnection(HttpToolsProtocol):
         super().on_body(body)
 
     def on_response_complete(self) -> None:
-        """Read on when no request is queued."""
+        """Begin the next request, in a turn if it was queued; read on when none is queued."""
+        if self.pipeline:
+            self.turns.call(self._begin_queued)
+        else:
+            super().on_response_complete()
+
+    def _begin_queued(self) -> None:
         super().on_response_complete()
         if self.pipeline:
             self.flow.pause_reading()

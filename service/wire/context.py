@@ -33,12 +33,16 @@ class SearchTimes(NamedTuple):
 
 @dataclass(slots=True)
 class RequestContext:
-    """One request: its id, when it began, each search that it made, and its problem."""
+    """One request: its id, when it began, each search that it made, and its problem.
+
+    `prefix` is the path below which a proxy has the service, such as "/swiftlet".
+    """
 
     request_id: str
     began: float
     searches: list[SearchTimes] = field(default_factory=list)
     problem: str = ""
+    prefix: str = ""
 
     def server_timing(self) -> str:
         """The `Server-Timing` header: milliseconds of each stage, summed over all searches."""

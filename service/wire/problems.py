@@ -13,6 +13,8 @@ from starlette.responses import Response
 
 from service.wire.context import RequestContext
 from swiftlet.errors import (
+    EncoderError,
+    EncoderTimeoutError,
     IndexServerError,
     IndexServerTimeoutError,
     InvalidArgumentError,
@@ -153,6 +155,8 @@ PROBLEMS: dict[type[Exception], ProblemKind] = {
     IndexServerTimeoutError: ProblemKind(
         504, "index-server-timeout", "The server that holds the index is too slow"
     ),
+    EncoderError: ProblemKind(503, "encoder-away", "The encoder gives no embeddings", _RETRY),
+    EncoderTimeoutError: ProblemKind(504, "encoder-timeout", "The encoder is too slow"),
     DeadlineError: ProblemKind(504, "deadline-passed", "The deadline passed"),
     StorageError: ProblemKind(507, "storage-full", "The storage refuses a write"),
 }
@@ -189,7 +193,7 @@ def problem_response(error: Exception, context: RequestContext) -> Response:
         logger.warning("request %s was refused: %s", context.request_id, detail)
         detail = bare
     problem = {
-        "type": f"/docs#{kind.name}",
+        "type": f"{context.prefix}/docs#{kind.name}",
         "title": kind.title,
         "status": kind.status,
         "detail": detail,

@@ -40,6 +40,7 @@ def demo(
     from service.settings import load_settings
     from swiftlet.demo import FACETS, NAME, read_standard_library
     from swiftlet.encoders.encoder import OnnxEncoder
+    from swiftlet.encoders.opening import directory_of
     from swiftlet.index.building.build import build
     from swiftlet.manifest import check_embedding_spaces, read_manifest
 
@@ -58,7 +59,7 @@ def demo(
     with listen(host, port):
         document_encoder = read_manifest(encoders.DEFAULT_ENCODER, "encoder")
         wanted = settings.encoder or encoders.DEFAULT_QUERY_ENCODER
-        query_encoder = OnnxEncoder.load(wanted, role="query")
+        query_encoder = OnnxEncoder.load(directory_of(wanted), role="query")
         check_embedding_spaces(query_encoder.manifest, document_encoder)
     if not _is_current(index):
         messages.print("Indexing the documentation of the Python standard library")

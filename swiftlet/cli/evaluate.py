@@ -53,7 +53,7 @@ def evaluate(
         Path | None, typer.Option(help="TREC run to test the differences against.")
     ] = None,
     test: Annotated[
-        Literal["t", "wilcoxon", "randomisation"] | None,
+        Literal["t", "wilcoxon"] | None,
         typer.Option(help="How differences are tested for significance.", show_default="t"),
     ] = None,
     length_bin: Annotated[

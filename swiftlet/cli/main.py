@@ -9,6 +9,7 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 import swiftlet
+from swiftlet.cli.compare import compare
 from swiftlet.cli.demo import demo
 from swiftlet.cli.evaluate import evaluate
 from swiftlet.cli.indexes.adopt import adopt
@@ -24,7 +25,6 @@ from swiftlet.cli.models.encode import encode
 from swiftlet.cli.models.export import app as export
 from swiftlet.cli.models.fidelity import fidelity
 from swiftlet.cli.models.hub import app as encoders
-from swiftlet.cli.models.hub import push_to_hub
 from swiftlet.cli.models.train import train
 from swiftlet.cli.search import search
 from swiftlet.cli.serve import serve
@@ -138,12 +138,12 @@ _EXAMPLES: dict[Callable[..., None], str] = {
     push: "swiftlet push index --to SCHEME://HOST:PORT/NAME",
     pull: "swiftlet pull SCHEME://HOST:PORT/NAME --out index",
     evaluate: "swiftlet evaluate index --queries queries.jsonl --qrels qrels.tsv",
+    compare: "swiftlet compare index FIRST SECOND --queries queries.jsonl",
     tune: "swiftlet tune index --queries queries.jsonl --qrels qrels.tsv",
     fidelity: "swiftlet fidelity index",
     adapt: "swiftlet adapt index --out encoder",
     train: "swiftlet train recipe.toml --out run",
     distill: "swiftlet distill --teacher model/ --student lookup --queries queries.txt --out run",
-    push_to_hub: "swiftlet push-to-hub encoder OWNER/NAME",
     inspect: "swiftlet inspect index",
 }
 # Each command imports its own packages when it runs, so that `search` never waits for torch.

@@ -20,7 +20,8 @@ def complete_encoder(incomplete: str) -> list[str]:
 
 def encoder_option(
     default: str,
-    about: str = "Directory that `swiftlet export` wrote, or the name of one that ships.",
+    about: str = "Directory that `swiftlet export` wrote, the name of one that ships, "
+    "MODULE:FUNCTION, or the address of an OpenAI-compatible API.",
 ) -> Any:
     """The option --encoder, and what its help says of the default."""
     return typer.Option(
@@ -29,17 +30,15 @@ def encoder_option(
 
 
 RememberedEncoderOption = Annotated[
-    Path | None,
+    str | None,
     encoder_option(
         "where it was then, or the one that ships",
-        "Directory of the document encoder that the index was built by.",
+        "The document encoder that the index was built by.",
     ),
 ]
-QueryEncoderOption = Annotated[
-    Path | None, encoder_option("the index's own, or the one that ships")
-]
+QueryEncoderOption = Annotated[str | None, encoder_option("the index's own, or the one that ships")]
 ServedEncoderOption = Annotated[
-    Path | None, encoder_option("SWIFTLET_ENCODER, the index's own, or shipped")
+    str | None, encoder_option("SWIFTLET_ENCODER, the index's own, or shipped")
 ]
 PrecisionOption = Annotated[
     Precision | None,

@@ -28,7 +28,10 @@ def serve(
         int | None, typer.Option(help="Port; 0 takes a free one.", show_default="8000")
     ] = None,
 ) -> None:
-    """Serve an index over HTTP. Every SWIFTLET_* variable is in docs/settings.md."""
+    """Serve an index over HTTP, or with --encoder alone its embeddings.
+
+    Every SWIFTLET_* variable is in docs/settings.md.
+    """
     from service.server import serve as run
     from service.settings import load_settings
 

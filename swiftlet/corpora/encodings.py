@@ -4,6 +4,7 @@ import codecs
 import re
 import unicodedata
 
+from swiftlet.corpora.alphabets import LATIN, OTHERS, best_codec
 from swiftlet.corpora.lines import LineError
 
 _MARKS = {
@@ -20,7 +21,6 @@ _NULS = "it has NUL characters: it is no text"
 _MANY_NULS = 0.25
 _MANY_LOW = 0.5
 _NO_TEXT = ("Cc", "Cn", "Co")
-_OTHER_SCRIPTS = 0.5
 _LEAST_OF_PAIRS = 32
 _GOOD_SHARE = 0.9
 CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
@@ -31,7 +31,10 @@ _BELOW_SPACE = bytes(range(32))
 _ISO_2022_JP = re.compile(rb"\x1b\$[@B]")
 _BEYOND_ASCII = re.compile("[^\x00-\x7f]+")
 _RUN = 3
-_WORD_OF_BYTES = re.compile(rb"(?<![A-Za-z\x80-\xff])[A-Za-z]*+[\x80-\xff][A-Za-z\x80-\xff]*")
+_OF_EAST_ASIA = re.compile(
+    "[\t\n\r -~\u2010-\u203b\u3000-\u30ff\u4e00-\u9fff\uac00-\ud7a3\uff01-\uffee]"
+)
+_EAST_ASIAN = 0.98
 _HEBREW = re.compile("[\u05b0-\u05ea]")
 # Five letters have one form at the end of a word, and another one before. No word begins with a
 # point.
@@ -40,10 +43,7 @@ _NOT_HEBREW = re.compile(
 )
 _MOST_ERRORS = 0.02
 _PUNCTUATION = frozenset("、。・「」『』！？（），：；“”„‘’‚–—…•€£¥§©®™°·«»´¡¿±µ×ªº¹²³¼½¾\xa0\xad")  # noqa: RUF001
-_NOT_WESTERN = re.compile("(?<!\\w)[ªº][a-zà-ÿ]|[^\\W\\d_][¡-©«-´¶-¹»-¿ˆ‰†‡‹›][^\\W\\d_]")  # noqa: RUF001
 # Those that charset-normalizer chooses among; of all that it knows, it chooses rare ones.
-_LITHUANIAN = frozenset("àèæëáðøûþÀÈÆËÁÐØÛÞ")  # as Windows-1252 would have its letters
-_OF_BYTES = ["cp1255", "cp1251", "koi8_r", "cp1250", "iso8859_2", "cp1253", "cp1256", "iso8859_6"]
 _OF_PAIRS = ["shift_jis", "euc_jp", "gb18030", "big5", "euc_kr", "utf_16_le", "utf_16_be"]
 
 
@@ -100,7 +100,8 @@ def name_of(encoding: str) -> str:
     """The usual name of a codec, such as Windows-1252."""
     if encoding in UTF_8:
         return "UTF-8"
-    return encoding.replace("_", "-").upper().replace("CP125", "Windows-125")
+    name = encoding.replace("iso8859", "iso-8859").replace("_", "-").upper()
+    return name.replace("CP125", "Windows-125")
 
 
 def _utf_16(sample: bytes) -> str:
@@ -118,21 +119,26 @@ def _utf_16(sample: bytes) -> str:
     text = sample[: len(sample) // 2 * 2].decode(encoding, "replace")
     rare = sum(each not in "\t\n\f\r" and unicodedata.category(each) in _NO_TEXT for each in text)
     is_wide = low[encoding] > _MANY_LOW * len(halves[encoding]) and rare <= _MOST_ERRORS * len(text)
-    return encoding if is_wide and "\0" not in text and "\ufffd" not in text[:-1] else ""
+    if is_wide:
+        return encoding if "\0" not in text and "\ufffd" not in text[:-1] else ""
+    # East Asian characters have no such byte; swapped, they are of all scripts.
+    texts = {name: sample[: len(sample) // 2 * 2].decode(name, "replace") for name in halves}
+    known = {name: len(_OF_EAST_ASIA.findall(text)) for name, text in texts.items()}
+    encoding = max(known, key=lambda name: (known[name], -len({*halves[name]})))
+    return encoding if known[encoding] >= _EAST_ASIAN * len(texts[encoding]) else ""
 
 
 def _recognised(sample: bytes) -> str:
-    if western := _western(sample):
-        return western
+    if latin := best_codec(sample, LATIN):
+        return latin
     if _is_hebrew(sample):
         return "cp1255"
+    if other := best_codec(sample, OTHERS):
+        return other
     import charset_normalizer
 
-    among = _OF_BYTES + (_OF_PAIRS if len(sample) >= _LEAST_OF_PAIRS else [])
-    words = b" ".join(_WORD_OF_BYTES.findall(sample))
-    # In a table with much ASCII between its words, the package finds the words alone.
-    for part, codecs_ in ((sample, among), (words, _OF_BYTES)):
-        found = charset_normalizer.from_bytes(part, cp_isolation=codecs_).best()
+    if len(sample) >= _LEAST_OF_PAIRS:
+        found = charset_normalizer.from_bytes(sample, cp_isolation=_OF_PAIRS).best()
         if found is not None and _is_plausible(f"{found}"):
             return found.encoding
     raise LineError("neither UTF-8 nor in another encoding that can be recognised")
@@ -147,30 +153,6 @@ def _is_hebrew(sample: bytes) -> bool:
         and len(_NOT_HEBREW.findall(text)) <= _MOST_ERRORS * count
         and not CONTROL.search(text)
     )
-
-
-def _western(sample: bytes) -> str:
-    """Windows-1252, or -1254 if it seems Turkish, -1257 if Lithuanian; empty if it is none.
-
-    charset-normalizer would take it for Windows-1250, in which many of the letters are the same.
-    """
-    try:
-        text = sample.decode("cp1252")
-    except UnicodeDecodeError:
-        return ""
-    runs = _BEYOND_ASCII.findall(text)
-    high = "".join(runs)
-    # Scripts such as Cyrillic have whole words of these characters.
-    in_words = sum(len(each) for each in runs if len(each) >= _RUN)
-    if in_words > _OTHER_SCRIPTS * len(high) or _NOT_WESTERN.search(text):
-        return ""
-    if not _is_plausible(text):
-        return ""
-    letters = {each for each in high if each.isalpha()}
-    if letters <= _LITHUANIAN and letters & set("ðþÐÞ") and letters & set("àèëø"):
-        return "cp1257"
-    of_iceland, of_both = set("ðþýÐÞÝ"), set("áéíóúæ")
-    return "cp1254" if of_iceland & {*high} and not of_both & {*high} else "cp1252"
 
 
 def _is_plausible(text: str) -> bool:

@@ -260,9 +260,9 @@ def _stored_as(kind: Any) -> Any:
         return pyarrow.list_(inner(kind.value_field), kind.list_size)
     if types.is_dictionary(kind):
         return pyarrow.dictionary(kind.index_type, _stored_as(kind.value_type), kind.ordered)
-    if types.is_list(kind) or types.is_large_list(kind):
-        list_of = pyarrow.list_ if types.is_list(kind) else pyarrow.large_list
-        return list_of(inner(kind.value_field))
+    for list_of in (pyarrow.list_, pyarrow.large_list, pyarrow.list_view, pyarrow.large_list_view):
+        if types.is_nested(kind) and type(kind) is type(list_of(pyarrow.null())):
+            return list_of(inner(kind.value_field))
     of_bytes = {
         pyarrow.string(): pyarrow.binary(),
         pyarrow.large_string(): pyarrow.large_binary(),
@@ -280,7 +280,10 @@ def _value_or_error(column: Any, place: int, is_sound: bool) -> Any:
     try:
         value = _value(column[place])
         if not is_sound:
-            column.take([place]).validate(full=True)
+            row = column.slice(place, 1)
+            # What is taken of views has the values of all rows.
+            of_views = f"{column.type}".startswith(("list_view<", "large_list_view<"))
+            (row.flatten() if of_views else row.take([0])).validate(full=True)
     except _ERRORS as error:
         return error
     return value

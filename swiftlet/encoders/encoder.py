@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 from copy import copy
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, Self
 
 import numpy as np
 import onnxruntime
@@ -74,6 +74,21 @@ class Encoder(Protocol):
         ...
 
 
+class ModelEncoder(Encoder, Protocol):
+    """An encoder that can make an index: it has a name, a tokenizer and prompts for roles."""
+
+    manifest: Manifest
+    precision: Precision
+    tokenizer: Tokenizer
+    prompt: str
+    waiting_seconds: float
+    """About how long a text waits for another machine, or for a function."""
+
+    def reading(self, role: Role) -> Self:
+        """This encoder for texts of a role: with the prompt that it has for them."""
+        ...
+
+
 class OnnxEncoder:
     """An encoder directory in ONNX Runtime, one text per run, by default on the calling thread.
 
@@ -85,6 +100,7 @@ class OnnxEncoder:
     """
 
     prompt = ""
+    waiting_seconds = 0.0
 
     def __init__(
         self,
@@ -146,7 +162,7 @@ class OnnxEncoder:
             encoder._check_canonical(directory / CANONICAL_FILE)
         return encoder if role is None else encoder.reading(role)
 
-    def reading(self, role: Role) -> "OnnxEncoder":
+    def reading(self, role: Role) -> Self:
         """This encoder for texts of a role: with the prompt that its manifest has for them."""
         found = copy(self)
         found.prompt = self.manifest.details.get("prompts", {}).get(role, "")
@@ -298,14 +314,6 @@ def open_session(model: Path | bytes, threads: int) -> onnxruntime.InferenceSess
     except Exception as error:  # the base class of onnxruntime's errors
         name = model if isinstance(model, Path) else "the exported graph"
         raise CorruptArtefactError(f"{name} is not a usable ONNX model: {error}") from error
-
-
-def directory_of(encoder: StrPath | None) -> Path | None:
-    """The directory of an encoder, which a path or a name stands for; None stays None.
-
-    :raises InvalidArgumentError: When it is no path, or the name of no encoder.
-    """
-    return None if encoder is None else encoders.find(path_of("encoder", encoder))
 
 
 def load_encoder(

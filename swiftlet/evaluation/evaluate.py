@@ -14,6 +14,7 @@ from swiftlet.client import Client
 from swiftlet.corpora.rows import QrelsSource, Queries, qrels_of, queries_of
 from swiftlet.corpora.trec import read_run, write_run
 from swiftlet.encoders.encoder import Precision
+from swiftlet.encoders.opening import EncoderSpec
 from swiftlet.errors import InvalidArgumentError, shown
 from swiftlet.evaluation.experiment import JudgedSet, match_judgements, run_queries
 from swiftlet.evaluation.metrics import DEFAULT_METRICS, Metric
@@ -35,7 +36,7 @@ def evaluate(
     queries: Queries,
     qrels: QrelsSource,
     *,
-    encoder: StrPath | None = None,
+    encoder: EncoderSpec | None = None,
     precision: Precision | None = None,
     reranker: StrPath | None = None,
     metrics: Sequence[str] = DEFAULT_METRICS,
@@ -61,7 +62,7 @@ def evaluate(
     :param top_k: Documents for each query; None takes as many as the metrics need, at least 100.
     :param run_out: The path of a TREC run to write.
     :param against: The path of a TREC run; differences from it are tested for significance.
-    :param test: How they are tested: by Student's t ("t"), by "wilcoxon" or by "randomisation".
+    :param test: How they are tested: by Student's t ("t") or by "wilcoxon".
     :param length_bins: Divide the queries by the mean length of their relevant documents: the most
         tokens of each bin, ascending, such as [100, 200, 400]. This needs an index.
     :param allow_unknown: Accept qrels that name unknown queries or documents.
@@ -196,7 +197,7 @@ def _check_run_file(path: Path) -> None:
 @contextmanager
 def _retriever(
     target: StrPath | Searcher,
-    encoder: StrPath | None,
+    encoder: EncoderSpec | None,
     precision: Precision | None,
     fields: Mapping[str, Any],
     reranker: StrPath | None,

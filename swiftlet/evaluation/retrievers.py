@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any, Protocol
 
 from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.encoders.function import FunctionEncoder
 from swiftlet.errors import InvalidArgumentError, UnknownDocumentError
 from swiftlet.index.documents.passages import encoder_text
 
@@ -61,7 +62,7 @@ class SearcherRetriever:
         :raises InvalidArgumentError: When the encoder has no tokenizer, as a service's.
         """
         encoder = getattr(self._searcher, "encoder", None)
-        if not isinstance(encoder, OnnxEncoder):
+        if not isinstance(encoder, OnnxEncoder | FunctionEncoder):
             raise InvalidArgumentError("lengths in tokens need an encoder with a tokenizer")
         document: Any = self._searcher.document(document_id)
         return encoder.tokenizer.count(encoder_text(document.title, document.text))

@@ -1,27 +1,20 @@
 """Significance tests of the difference between two runs."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.extras import extra
 
-Correction = Literal["none", "bonferroni", "holm"]
-"""The correction of p-values when several differences are tested at once."""
-
-TestName = Literal["t", "wilcoxon", "randomisation"]
+TestName = Literal["t", "wilcoxon"]
 """The significance tests, by name."""
 
 SIGNIFICANT = 0.05
 """The p-value up to which an adapted encoder counts as better."""
 
-_SIGNS_AT_ONCE = 1 << 22
 _DECIMALS = 12
 
 
@@ -62,53 +55,10 @@ def wilcoxon_test(values: Mapping[str, float], baseline: Mapping[str, float]) ->
     return _paired(values, baseline, _p_of_ranks)
 
 
-def randomisation_test(
-    values: Mapping[str, float],
-    baseline: Mapping[str, float],
-    *,
-    rounds: int = 10_000,
-    seed: int = 0,
-) -> PairedTest:
-    """Compare one metric of two runs, query_id -> value each, by Fisher's randomisation test.
-
-    If the runs are equally good, the sign of each query's difference is chance. The p-value is the
-    share of sign assignments that bring the mean at least as far from 0 as it is. Queries without a
-    difference are left out. The other n queries have 2^n assignments: all are counted if these are
-    at most `rounds`; otherwise `rounds` are drawn with `seed`, and p = (count + 1) / (rounds + 1).
-    Unlike the t-test this assumes no distribution.
-
-    :raises InvalidArgumentError: When the queries of the two are not the same, or there are none;
-        or when `rounds` is below 1.
-    """
-    if rounds < 1:
-        raise InvalidArgumentError(f"rounds is {rounds}, but at least 1 is expected")
-    return _paired(values, baseline, lambda differences: _p_of_signs(differences, rounds, seed))
-
-
 TESTS: dict[TestName, Callable[[Mapping[str, float], Mapping[str, float]], PairedTest]] = {
     "t": paired_t_test,
     "wilcoxon": wilcoxon_test,
-    "randomisation": randomisation_test,
 }
-
-
-def corrected(p_values: Sequence[float], correction: Correction) -> list[float]:
-    """The corrected p-values, in the same order, each at most 1.
-
-    Bonferroni multiplies each of the m p-values by m. Holm multiplies the smallest by m, the next
-    by m - 1 and so on; none is smaller than the previous one. Both bound the probability of any
-    false finding; Holm rejects every hypothesis that Bonferroni rejects.
-    """
-    number = len(p_values)
-    if correction == "none":
-        return list(p_values)
-    if correction == "bonferroni":
-        return [min(1.0, number * p_value) for p_value in p_values]
-    raised, floor = [0.0] * number, 0.0
-    for rank, position in enumerate(sorted(range(number), key=lambda place: p_values[place])):
-        floor = max(floor, min(1.0, (number - rank) * p_values[position]))
-        raised[position] = floor
-    return raised
 
 
 def _paired(
@@ -154,29 +104,3 @@ def _p_of_ranks(differences: list[float]) -> float:
     with extra("evaluation"):
         from scipy.stats import wilcoxon
     return float(wilcoxon(changed).pvalue)
-
-
-def _p_of_signs(differences: list[float], rounds: int, seed: int) -> float:
-    changed = np.array([difference for difference in differences if difference])
-    if len(changed) < 2:
-        return 1.0
-    with extra("evaluation"):
-        from scipy.stats import permutation_test
-    scale = np.abs(changed).sum()
-
-    def distance(signed: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
-        """How far each mean is from 0; rounded, so that equal sums in another order stay equal."""
-        distances: NDArray[np.float64] = np.abs(signed.sum(axis=axis)) / scale
-        return distances.round(_DECIMALS)
-
-    outcome = permutation_test(
-        (changed,),
-        distance,
-        permutation_type="samples",  # of a single sample: the signs
-        alternative="greater",
-        n_resamples=rounds,
-        batch=max(1, _SIGNS_AT_ONCE // len(changed)),
-        vectorized=True,
-        rng=np.random.default_rng(seed),
-    )
-    return float(outcome.pvalue)

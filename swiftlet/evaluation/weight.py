@@ -11,6 +11,7 @@ import numpy as np
 from swiftlet.arguments import StrPath, path_of
 from swiftlet.corpora.rows import QrelsSource, Queries
 from swiftlet.encoders.encoder import Precision
+from swiftlet.encoders.opening import EncoderSpec
 from swiftlet.errors import EvaluationError, InvalidArgumentError
 from swiftlet.evaluation.evaluate import JudgedBy
 from swiftlet.evaluation.experiment import JudgedSet, run_queries
@@ -114,7 +115,7 @@ def tune(
     queries: Queries,
     qrels: QrelsSource,
     *,
-    encoder: StrPath | None = None,
+    encoder: EncoderSpec | None = None,
     precision: Precision | None = None,
     allow_unknown: bool = False,
     progress: Progress | None = None,

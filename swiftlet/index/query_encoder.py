@@ -9,13 +9,14 @@ from typing import Any
 from swiftlet import disk
 from swiftlet.address import Address
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER, DOCUMENT_ENCODER_FOLDER, QUERY_ENCODER_FOLDER
+from swiftlet.encoders.opening import Place
 from swiftlet.errors import ArtefactError
 from swiftlet.index.document_encoder import PLACE, MissingEncoderError, document_encoder_of
 from swiftlet.index.server import server_at
 from swiftlet.manifest import FILE_NAME, Manifest, describe_files, read_manifest, write_manifest
 
 
-def query_encoder_of(index: Path | Address) -> Path:
+def query_encoder_of(index: Path | Address) -> Place:
     """The query encoder of an index.
 
     It is the first that there is: the index's own query encoder; the query encoder of the pair of
@@ -38,6 +39,8 @@ def query_encoder_of(index: Path | Address) -> Path:
     if manifest.embedding_space == read_manifest(DEFAULT_QUERY_ENCODER).embedding_space:
         return DEFAULT_QUERY_ENCODER
     documents = document_encoder_of(manifest.details)
+    if not isinstance(documents, Path):
+        return documents
     details = read_manifest(documents, "encoder").details
     if details.get("role") == "passage":
         raise ArtefactError(
@@ -47,7 +50,7 @@ def query_encoder_of(index: Path | Address) -> Path:
     return documents
 
 
-def query_encoder_if_any(index: Path | Address) -> Path | None:
+def query_encoder_if_any(index: Path | Address) -> Place | None:
     """As `query_encoder_of`, but None if the index was made of vectors alone."""
     try:
         return query_encoder_of(index)

@@ -1,7 +1,8 @@
 """Opens an index for searching."""
 
 from swiftlet.arguments import StrPath, path_of, place_of, whole_number
-from swiftlet.encoders.encoder import Precision, directory_of
+from swiftlet.encoders.encoder import Precision
+from swiftlet.encoders.opening import EncoderSpec, encoder_place
 from swiftlet.encoders.reranker import OnnxReranker
 from swiftlet.index.query_encoder import query_encoder_if_any
 from swiftlet.search.searcher import Searcher
@@ -10,7 +11,7 @@ from swiftlet.search.searcher import Searcher
 def open_searcher(
     index: StrPath,
     *,
-    encoder: StrPath | None = None,
+    encoder: EncoderSpec | None = None,
     precision: Precision | None = None,
     reranker: StrPath | None = None,
     readers: int = 1,
@@ -19,9 +20,10 @@ def open_searcher(
 
     :param index: A directory, or an address: milvus://HOST:PORT/COLLECTION or
         postgresql://HOST:PORT/DATABASE/TABLE.
-    :param encoder: The directory of a query encoder of the index's embedding space; None takes the
-        index's own encoder, or the encoder that ships for it, or the document encoder's pair.
-        An index that was made of vectors alone has none, and finds by embeddings and by words.
+    :param encoder: A query encoder of the index's embedding space: a directory or name, a function
+        of texts, or an address (docs/encoders.md); None takes the index's own encoder, or the
+        encoder that ships for it, or the document encoder's pair. An index that was made of vectors
+        alone has none, and finds by embeddings and by words.
     :param precision: The encoder's model; None takes the encoder's default.
     :param reranker: The directory of a re-ranker, for searches with `rerank`.
     :param readers: How many threads will search at once.
@@ -32,6 +34,6 @@ def open_searcher(
     """
     readers = whole_number("readers", readers, least=1)
     place = place_of("index", index)
-    found = directory_of(encoder) or query_encoder_if_any(place)
+    found = encoder_place(encoder) or query_encoder_if_any(place)
     loaded = None if reranker is None else OnnxReranker.load(path_of("reranker", reranker))
     return Searcher.open(place, found, precision=precision, reranker=loaded, readers=readers)

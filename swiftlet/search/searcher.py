@@ -12,8 +12,10 @@ import numpy as np
 
 from swiftlet.address import Address
 from swiftlet.arguments import made, number
-from swiftlet.encoders.encoder import Encoder, OnnxEncoder, Precision
+from swiftlet.deadline import due_at
+from swiftlet.encoders.encoder import Encoder, ModelEncoder, Precision
 from swiftlet.encoders.missing import NO_ENCODER, MissingEncoder
+from swiftlet.encoders.opening import Place, open_encoder
 from swiftlet.encoders.reranker import Reranker
 from swiftlet.errors import (
     ChangedMeanwhileError,
@@ -21,6 +23,7 @@ from swiftlet.errors import (
     InvalidArgumentError,
     RetrievalError,
 )
+from swiftlet.index import acceptance
 from swiftlet.index.columns.columns import Value
 from swiftlet.index.columns.filters import Every, Filter, parse_filter
 from swiftlet.index.directory import IndexDirectory
@@ -43,7 +46,6 @@ from swiftlet.search.stages.state import (
     Reranking,
     SearchState,
     depth_and_candidates,
-    due_at,
 )
 from swiftlet.types import Document, Embeddings, SearchResult
 
@@ -79,16 +81,21 @@ class Searcher:
     """Why searches would find nothing or something wrong now, if `refresh` has found that out."""
 
     def __init__(
-        self, source: IndexSource, encoder_manifest: Manifest, reranker: Reranker | None = None
+        self,
+        source: IndexSource,
+        encoder_manifest: Manifest,
+        reranker: Reranker | None = None,
+        accepted: str = "",
     ) -> None:
         """Search the index that `source` gives, which has its encoder.
 
         :param reranker: What searches with `rerank` are re-ranked by.
+        :param accepted: The embedding space that the encoder was found to be of, by a trial.
         :raises CorruptIndexError: When the parts of the index do not belong together.
         :raises EmbeddingSpaceMismatch: When encoder and index are of different embedding spaces.
         """
         self.encoder_manifest = encoder_manifest
-        self.reranker = reranker
+        self.reranker, self._accepted = reranker, accepted
         self._stages = STAGES
         self.stage_names = tuple(stage.name for stage in self._stages)
         """In the order of `SearchResult.stage_seconds`."""
@@ -102,13 +109,13 @@ class Searcher:
     def open(
         cls,
         index: Path | Address,
-        encoder_directory: Path | None,
+        encoder_place: Place | None,
         *,
         precision: Precision | None = None,
         reranker: Reranker | None = None,
         readers: int = 1,
     ) -> "Searcher":
-        """Open an index with the query encoder in `encoder_directory`; verifies every file of both.
+        """Open an index with the query encoder at a place; verifies every file of both.
 
         Without one, texts are searched by their words alone.
 
@@ -121,24 +128,26 @@ class Searcher:
         :raises IndexServerError: When the server of an address does not answer.
         :raises InvalidArgumentError: When there is no such collection.
         """
-        encoder: OnnxEncoder | MissingEncoder
-        if encoder_directory is None:
-            encoder = MissingEncoder(
-                read_manifest(index, "index")
-                if isinstance(index, Path)
-                else server_at(index).manifest(index)
-            )
+        of_encoder = None
+        if isinstance(encoder_place, Path):
+            of_encoder = read_manifest(encoder_place, "encoder")
+        if isinstance(index, Path):
+            manifest = read_manifest(index, "index")
         else:
-            of_encoder = read_manifest(encoder_directory, "encoder")
-            if isinstance(index, Path):  # the quick check comes first
-                check_embedding_spaces(of_encoder, read_manifest(index, "index"))
-            encoder = OnnxEncoder.load(encoder_directory, precision=precision, role="query")
+            manifest = server_at(index).manifest(index)
+        if of_encoder is not None and (of_encoder.vectors > 1 or of_encoder.dim != manifest.dim):
+            check_embedding_spaces(of_encoder, manifest)  # the quick check comes first
+        encoder: ModelEncoder | MissingEncoder = MissingEncoder(manifest)
+        if encoder_place is not None:
+            encoder = open_encoder(encoder_place, "query", precision=precision)
+            directory = index if isinstance(index, Path) else None
+            encoder = acceptance.of_index(encoder, directory, manifest)
         source: IndexSource
         if isinstance(index, Path):
             source = IndexDirectory(index, encoder, readers=readers)
         else:
             source = server_at(index).source(index, encoder)
-        searcher = cls(source, encoder.manifest, reranker)
+        searcher = cls(source, encoder.manifest, reranker, encoder.embedding_space)
         searcher.place = index
         return searcher
 
@@ -170,7 +179,8 @@ class Searcher:
         """Answer with `parts` from now on; of a base that is served already, nothing is checked."""
         fields: dict[str, Any] = {}
         if manifest is not self._checked:
-            check_embedding_spaces(self.encoder_manifest, manifest)
+            if manifest.embedding_space != self._accepted:
+                check_embedding_spaces(self.encoder_manifest, manifest)
             parts.check()
             weight = manifest.details.get("weight", DEFAULT_WEIGHT)
             facets = manifest.details.get("facets", ()) if parts.counts_values else ()
@@ -203,6 +213,11 @@ class Searcher:
     def seconds_between_looks(self) -> float:
         """How often a service should `refresh`."""
         return self._source.seconds_between_looks
+
+    @property
+    def waiting_seconds(self) -> float:
+        """About how long a search waits for other machines, or for a function that encodes."""
+        return self.parts.waiting_seconds + getattr(self.encoder, "waiting_seconds", 0.0)
 
     @property
     def generation(self) -> str:

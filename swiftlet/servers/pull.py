@@ -10,7 +10,8 @@ from typing_extensions import override
 
 from swiftlet.address import Address
 from swiftlet.arguments import StrPath, address_of, path_of
-from swiftlet.encoders.encoder import directory_of
+from swiftlet.encoders.function import CANONICAL
+from swiftlet.encoders.opening import EncoderSpec, encoder_place
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.index.building.build import build_index
 from swiftlet.index.building.settings import BuildSettings
@@ -21,7 +22,9 @@ from swiftlet.manifest import Manifest
 from swiftlet.progress import Progress
 from swiftlet.types import Embeddings
 
-_OF_CORPUS = {"encoder", "encoder_fingerprint", "encoder_place", "precision", "splitting"}
+_OF_CORPUS = {"encoder", "encoder_fingerprint", "encoder_place", "precision", "splitting"} | {
+    CANONICAL
+}
 _BLOCK_ROWS = 16_384
 
 
@@ -40,7 +43,7 @@ class Pulled:
 def pull(
     address: str | Address,
     out: StrPath,
-    encoder: StrPath | None = None,
+    encoder: EncoderSpec | None = None,
     *,
     overwrite: bool = False,
     threads: int | None = None,
@@ -55,7 +58,7 @@ def pull(
     :raises RetrievalError: When the server, the collection, the encoder or the storage is bad.
     """
     address, out = address_of("address", address), path_of("out", out)
-    directory = directory_of(encoder)
+    directory = encoder_place(encoder)
     read = server_at(address).corpus
     if read is None:
         raise InvalidArgumentError(f"indexes cannot be pulled from {address.server}")

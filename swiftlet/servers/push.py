@@ -1,15 +1,16 @@
 """Publishes an index to a server, without encoding anything again."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
 
 from swiftlet.address import Address
 from swiftlet.arguments import StrPath, address_of, one_of, path_of
-from swiftlet.encoders.encoder import OnnxEncoder, directory_of
+from swiftlet.encoders.encoder import ModelEncoder
 from swiftlet.encoders.encoding import encode_texts
+from swiftlet.encoders.opening import EncoderSpec, encoder_place
 from swiftlet.errors import (
     IndexServerAwayError,
     IndexServerError,
@@ -38,7 +39,6 @@ _SAMPLE = 100
 _NEAREST = 10
 _SEED = 0
 _BLOCK_ROWS = 8_192
-_IN_BULK = " in bulk"
 _OF_ANOTHER = "was begun by a push of another index, or of this one before it changed"
 _AGAIN = "interrupted: run the same command again to continue"
 _COMPLETED = "has this index already: an earlier push was completed"
@@ -62,12 +62,11 @@ class Pushed:
 def push(
     index: StrPath | Shards,
     to: str | Address,
-    encoder: StrPath | None = None,
+    encoder: EncoderSpec | None = None,
     *,
     language: str | None = DEFAULT_LANGUAGE,
     facets: Sequence[str] = (),
     index_type: str | None = None,
-    bulk_insert: StrPath | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> Pushed:
@@ -85,8 +84,6 @@ def push(
     :param facets: Of shards: fields that the server indexes for filters. An index has its own.
     :param index_type: One of the types that the server has, such as FLAT or HNSW; None depends on
         the number of passages.
-    :param bulk_insert: A folder or an address as s3://BUCKET/PATH that the server reads, too;
-        passages go there as Parquet files, which the server inserts. None sends them in requests.
     :raises ArtefactError: When the index or the encoder is damaged, or they do not fit together.
     :raises InvalidArgumentError: When the collection exists and `overwrite` is not set, or is not
         of Swiftlet; or a document has more than the server can hold.
@@ -95,7 +92,7 @@ def push(
     place = index if isinstance(index, Shards) else path_of("index", index)
     address, directory, progress = (
         address_of("to", to),
-        directory_of(encoder),
+        encoder_place(encoder),
         progress or Silence(),
     )
     facets = names_of("facets", facets)
@@ -116,11 +113,6 @@ def push(
         )
     loaded = load_document_encoder(source.manifest.details, directory).reading("query")
     target = engine(address)
-    if bulk_insert is not None:
-        # An interrupted push goes on in the same way: two ways could write a passage twice.
-        source = replace(source, identity=f"{source.identity}{_IN_BULK}")
-        is_path = "://" not in f"{bulk_insert}"
-        target.insert_in_bulk(f"{path_of('bulk_insert', bulk_insert) if is_path else bulk_insert}")
     without_words = target.reason_against_words(source.manifest.details)
     done = _done(target, source, index_type, overwrite=overwrite)
     total = target.check(source, progress)
@@ -169,10 +161,6 @@ def _done(target: Target, source: Source, index_type: str | None, *, overwrite: 
         what = f"has an index of the type {begun.index_type}"
     if begun.state == COMPLETE and (begun.manifest, begun.source) == about:
         what = _COMPLETED
-    ways = [each.removesuffix(_IN_BULK) for each in (begun.source, source.identity)]
-    if what is None and ways[0] == ways[1]:
-        how = "with" if begun.source.endswith(_IN_BULK) else "without"
-        what = f"is what a push {how} --bulk-insert has begun: run that again"
     if not overwrite:
         raise InvalidArgumentError(
             f"{target.address} {what or _OF_ANOTHER}; choose another name or pass --overwrite"
@@ -180,7 +168,7 @@ def _done(target: Target, source: Source, index_type: str | None, *, overwrite: 
     return None
 
 
-def _check(target: Target, total: int, encoder: OnnxEncoder) -> None:
+def _check(target: Target, total: int, encoder: ModelEncoder) -> None:
     """Count the passages, and encode the texts of some again.
 
     Each must be nearest to the embedding that it has.
@@ -201,7 +189,7 @@ def _check(target: Target, total: int, encoder: OnnxEncoder) -> None:
 
 
 def _tuned(
-    target: Target, encoder: OnnxEncoder, embeddings: Iterator[Embeddings]
+    target: Target, encoder: ModelEncoder, embeddings: Iterator[Embeddings]
 ) -> tuple[int | None, float | None]:
     """How much a search should visit, and what share of the nearest passages it then finds.
 

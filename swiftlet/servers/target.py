@@ -39,13 +39,6 @@ class Target(ABC):
             return None
         return max(1.0, self._num_words / max(1, self._num_passages))
 
-    def insert_in_bulk(self, place: str) -> None:  # noqa: ARG002
-        """Write passages to files in a place that the server reads, too.
-
-        :raises InvalidArgumentError: When the server reads no files, or the place is not writable.
-        """
-        raise reads_no_files(self.engine)
-
     def reason_against_words(self, details: Mapping[str, Any]) -> str:
         """Why the collection cannot have words, as the part of a sentence; empty if it can.
 
@@ -136,10 +129,3 @@ class Target(ABC):
     @abstractmethod
     def set_state(self, state: str, effort: int | None = None) -> None:
         """Note how far the push is, and how much a search visits."""
-
-
-def reads_no_files(engine: str) -> InvalidArgumentError:
-    """The refusal of a bulk insert."""
-    return InvalidArgumentError(
-        f"{engine} reads no files: leave out --bulk-insert (in Python bulk_insert)"
-    )

@@ -21,6 +21,8 @@ def given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     with rc_context({"pdf.fonttype": 42}):
         figure.savefig(package / "birds.pdf")
     (package / "copy.pdf").write_bytes((package / "birds.pdf").read_bytes())
+    page = "<nav>all birds</nav><p>Swifts <b>gi</b>ve way.</p><noscript>scripts</noscript>"
+    (package / "birds.html").write_text(f"<title>T</title>{page}", "utf-8")
     (tmp_path / "words").write_text("swifts\ngive\ninformation\nto\n")
     words = ["--files", tmp_path / "files", "--words", tmp_path / "words"]
     raw = tmp_path / "files.json"
@@ -30,6 +32,7 @@ def given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_words_are_counted_before_and_after(given: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_words, "LEAST_WORDS", 1)
+    monkeypatch.setattr(file_words, "LEAST_OF_PAGE", 1)
     file_words.main()
     figures = json.loads(given.read_text("utf-8"))
     (pdf,) = figures["pdf"]
@@ -37,6 +40,7 @@ def test_words_are_counted_before_and_after(given: Path, monkeypatch: pytest.Mon
     page = given.with_suffix(".md").read_text("utf-8")
     assert "| birds.pdf of birds-doc 1.0-1 | 1 | 6 | 1 | 50.00% | 20.00% |" in page
     assert "| all 1 | 1 | 6 | 1 | 50.00% | 20.00% |" in page
+    assert "| birds-doc 1.0-1 | 1 | 6 | 2 | 3 (50.00%) | 1 (25.00%) |" in page
 
 
 def test_a_folder_without_a_long_pdf_is_refused(given: Path, capsys) -> None:

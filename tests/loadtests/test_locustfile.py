@@ -1,7 +1,6 @@
 """The Locust file, run as its documentation says."""
 
 import json
-import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -36,20 +35,20 @@ def test_it_asks_the_mix_and_the_service_counts_the_same_requests(
     before = counted(loaded_server.url)
     ended = locust(
         "--host", loaded_server.url, "--queries", queries_file, "--users", 4, "--spawn-rate", 4,
-        "--request-rate", 60, "--single", 2, "--batch", 1, "--cached", 1, "--batch-queries", 3,
+        "--request-rate", 60, "--single", 3, "--batch", 1, "--batch-queries", 3,
         "--requests", 60, "--stop-timeout", 60, "--json-file", tmp_path / "found",
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
     found = rows(tmp_path / "found")
     searches = {name: entry for (kind, name), entry in found.items() if kind == "POST"}
     numbers = {name: entry["num_requests"] for name, entry in searches.items()}
-    assert set(numbers) == {"/search single", "/search/batch batch", "/search cached"}
+    assert set(numbers) == {"/search single", "/search/batch batch"}
     assert sum(numbers.values()) == 60
     began = min(entry["start_time"] for entry in searches.values())
     assert max(entry["last_request_timestamp"] for entry in searches.values()) > began + 0.5
     asked = Counter(
         {
-            ("/search", 200): numbers["/search single"] + numbers["/search cached"],
+            ("/search", 200): numbers["/search single"],
             ("/search/batch", 200): numbers["/search/batch batch"],
         }
     )
@@ -62,28 +61,6 @@ def test_it_asks_the_mix_and_the_service_counts_the_same_requests(
     assert {entry["num_requests"] for entry in stages.values()} == {sum(numbers.values())}
     # Whole milliseconds would say nothing about them.
     assert any(not float(time).is_integer() for time in stages["encode"]["response_times"])
-
-
-def test_it_puts_and_deletes_documents_beside_searches(
-    small_index: Path, queries_file: Path, tmp_path: Path
-) -> None:
-    index = shutil.copytree(small_index, tmp_path / "index")
-    with running(index, write_keys="the-write-key-of-the-tests") as server:
-        ended = locust(
-            "--host", server.url, "--queries", queries_file, "--users", 2, "--spawn-rate", 2,
-            "--request-rate", 20, "--single", 1, "--write", 3, "--batch-queries", 2, "--requests",
-            40, "--write-key", "the-write-key-of-the-tests", "--stop-timeout", 60,
-            "--json-file", tmp_path / "found",
-        )  # fmt: skip
-        assert ended.returncode == 0, ended.stderr
-        found = rows(tmp_path / "found")
-        numbers = {name: entry["num_requests"] for (_, name), entry in found.items()}
-        asked = {
-            ("/documents", 200): found["PUT", "/documents put"]["num_requests"],
-            ("/documents/delete", 200): numbers["/documents/delete delete"],
-        }
-        assert all([*asked.values(), numbers["/search single"]])
-        assert_counted(server.url, Counter(asked), "/documents")
 
 
 def test_rejections_are_rows_of_their_own_and_no_failures(
@@ -123,26 +100,7 @@ def test_answers_that_are_neither_are_failures(loaded_server: Server, queries_fi
             ["--host", "http://127.0.0.1:1", "--queries", "{queries}"],
             "no service answers at http://127.0.0.1:1/health/ready: Connection refused",
         ),
-        (
-            ["--host", "127.0.0.1", "--queries", "{queries}"],
-            (
-                "no service answers at 127.0.0.1/health/ready: "
-                "unknown url type: '127.0.0.1/health/ready'"
-            ),
-        ),
-        (
-            ["--host", "{host}", "--ready-path", "/nothing", "--queries", "{queries}"],
-            "{host}/nothing is answered 404; 200 is expected",
-        ),
         (["--host", "{host}"], "no queries are named; --queries FILE is expected"),
-        (
-            ["--host", "{host}", "--queries", "/nowhere.txt"],
-            "/nowhere.txt: cannot be read: No such file or directory",
-        ),
-        (
-            ["--host", "{host}", "--queries", "{queries}", "--single", "0"],
-            "--single, --batch and --cached are all 0; one must be above",
-        ),
     ],
 )
 def test_what_it_cannot_run_with_is_one_sentence(

@@ -31,7 +31,7 @@ PacedServer = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def requests(queries_file: Path) -> Iterator[Request]:
-    return traffic(read_queries(queries_file), Mix(3, 1, 1, batch_queries=3), seed=1)
+    return traffic(read_queries(queries_file), Mix(4, 1, batch_queries=3), seed=1)
 
 
 @pytest.fixture

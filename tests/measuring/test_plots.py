@@ -7,8 +7,16 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 
-from measuring.plots import EmbeddingPanel, QualityPoint, plot_pca, plot_quality, plot_tsne
-from swiftlet.evaluation.plots.figures import DOCUMENT_COLOUR, QUERY_COLOUR, save_figure
+from measuring.plots import (
+    DOCUMENT_COLOUR,
+    QUERY_COLOUR,
+    EmbeddingPanel,
+    QualityPoint,
+    plot_pca,
+    plot_quality,
+    plot_tsne,
+    save_figure,
+)
 
 GENERATOR = np.random.default_rng(0)
 
@@ -88,7 +96,10 @@ def test_degenerate_embeddings_have_a_picture(plot, queries, documents, tmp_path
     (axes,) = figure.axes
     assert len(points(axes, QUERY_COLOUR)) == len(queries)
     assert np.isfinite(axes.collections[0].get_offsets()).all()
-    save_figure(figure, tmp_path / "figure.png")
+    first, second = tmp_path / "first.png", tmp_path / "second.png"
+    save_figure(figure, first)
+    save_figure(plot([EmbeddingPanel("x", queries, documents)]), second)
+    assert first.read_bytes() == second.read_bytes()
 
 
 def test_a_tsne_map_keeps_clusters_apart_and_can_be_drawn_again():

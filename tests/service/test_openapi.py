@@ -98,6 +98,21 @@ def test_the_openapi_document_is_consistent(document: dict[str, Any]) -> None:
             assert declared == set(re.findall(r"{(\w+)}", path))
 
 
+@pytest.mark.parametrize(
+    ("prefix", "named"),
+    [
+        (None, ""), ("/swiftlet", "/swiftlet"), ("/a/b-1.2/", "/a/b-1.2"), ("//other.example", ""),
+        ("https://other.example", ""), ("/a b", ""), ("/" + "a" * 200, ""), ("", ""),
+    ],
+)  # fmt: skip
+def test_a_proxy_may_name_its_prefix(client: httpx.Client, prefix: str | None, named: str) -> None:
+    headers = {} if prefix is None else {"X-Forwarded-Prefix": prefix}
+    servers = client.get("/openapi.json", headers=headers).json()["servers"]
+    assert servers == [{"url": named or "."}]
+    refused = client.get("/none", headers=headers).json()
+    assert refused["type"] == f"{named}/docs#unknown-route"
+
+
 def test_the_document_states_the_bounds_at_work(
     make_application: Callable[..., Any], small_searcher: Searcher
 ) -> None:

@@ -105,3 +105,5 @@ def test_it_can_be_mounted_below_a_path(
         assert client.get(f"/below/{path}").status_code == 200
     refused = client.post("/below/info")
     assert (refused.status_code, refused.headers["allow"]) == (405, "GET, HEAD")
+    assert refused.json()["type"] == "/below/docs#method-not-allowed"
+    assert client.get("/below/openapi.json").json()["servers"] == [{"url": "/below"}]

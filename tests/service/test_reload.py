@@ -53,7 +53,7 @@ def flip_a_byte(index: Path) -> None:
 
 
 def move_to_another_space(index: Path) -> None:
-    write_manifest(index, replace(read_manifest(index), embedding_space="f" * 64))
+    write_manifest(index, replace(read_manifest(index), embedding_space="f" * 64, dim=128))
 
 
 BROKEN = {

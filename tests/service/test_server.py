@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -92,6 +93,16 @@ def test_a_client_that_connected_and_sent_a_request_before_the_stop_is_answered(
         connection.close()
     assert statuses <= {200, 503}
     assert server.ended() == 0
+
+
+def test_signals_until_the_end_of_the_process_do_not_change_its_exit_status(
+    start_server: Callable[..., Any],
+) -> None:
+    process = start_server().process
+    while process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.001)
+    assert process.returncode == 0
 
 
 def test_a_stop_before_it_is_ready_is_a_stop_too(small_index: Path) -> None:

@@ -80,7 +80,7 @@ def test_a_wrong_setting_is_refused_in_one_sentence(
 
 def test_a_missing_required_setting_is_named() -> None:
     with pytest.raises(InvalidArgumentError, match="SWIFTLET_INDEX is not set; the path of an ind"):
-        load_settings(encoder="to/e")
+        load_settings()
     with pytest.raises(InvalidArgumentError, match="colour is no setting of Swiftlet"):
         load_settings(index="i", encoder="to/e", colour="red")
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from functools import partial
 from itertools import count
@@ -15,7 +16,7 @@ from uvicorn.server import ServerState
 
 from service.wire import body as body_module
 from service.wire import requests as requests_module
-from service.wire.connection import UnreadAnswers, bounded_connection
+from service.wire.connection import BoundedConnection, UnreadAnswers, bounded_connection
 from service.wire.turns import BYTES_AT_ONCE, Turns
 
 CLIENTS = 12
@@ -110,20 +111,52 @@ def test_requests_are_parsed_one_in_each_turn(
 @pytest.mark.parametrize("pieces", [[0], [0, -10], [0, 3_000, -10]])
 @pytest.mark.parametrize("head", ["/?{} HTTP/1.1", "/ HTTP/1.1\r\nX: {}"])
 def test_heads_are_read_one_in_each_turn(head: str, pieces: list[int]) -> None:
-    counted, sent = Counted(), f"GET {head.format(LONG)}\r\nHost: a\r\n\r\n".encode()
+    answered = Answered(f"GET {head.format(LONG)}\r\nHost: a\r\n\r\n".encode(), pieces)
+    assert len(answered.begun) == CLIENTS == len(set(answered.begun))
 
-    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        counted.note()
+
+def test_queued_requests_of_all_connections_begin_one_in_each_turn() -> None:
+    request, each = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", 200
+    answered = Answered(request * each, [0], each)
+    assert len(answered.begun) == each * CLIENTS
+    # The first one of a connection does not wait for another.
+    assert len(set(answered.begun)) >= (each - 1) * CLIENTS
+    (_, most), *_ = Counter(answered.read).most_common(1)
+    assert most <= BYTES_AT_ONCE // len(request) + 1
+
+
+class Answered:
+    """What clients send is read and answered; in which turns heads are read, and answers begun."""
+
+    def __init__(self, sent: bytes, pieces: list[int], each: int = 1) -> None:
+        self._sent, self._pieces, self._count = sent, pieces, each * CLIENTS
+        self._counted = Counted()
+        self.read: list[int] = []
+        self.begun = self._counted.run(self._ask)
+
+    async def _answer(self, _scope: Scope, _receive: Receive, send: Send) -> None:
+        self._counted.note()
         await send({"type": "http.response.start", "status": 200})
         await send({"type": "http.response.body"})
 
-    async def ask() -> None:
-        loop, state = asyncio.get_running_loop(), ServerState()
-        config = uvicorn.Config(answer, lifespan="off", log_config=None, ws="none")
-        config.load()
-        connection = bounded_connection(
+    def _connection(self) -> type[BoundedConnection]:
+        bounded = bounded_connection(
             head_timeout_ms=60_000, write_timeout_ms=60_000, unread=UnreadAnswers(), turns=Turns()
         )
+
+        def on_headers_complete(connection: BoundedConnection) -> None:
+            self.read.append(self._counted.turn)
+            bounded.on_headers_complete(connection)
+
+        return type("Noting", (bounded,), {"on_headers_complete": on_headers_complete})
+
+    async def _ask(self) -> None:
+        loop, state = asyncio.get_running_loop(), ServerState()
+        config = uvicorn.Config(
+            self._answer, interface="asgi3", lifespan="off", log_config=None, ws="none"
+        )
+        config.load()
+        connection = self._connection()
         server = await loop.create_server(
             lambda: connection(config=config, server_state=state, app_state={}), "127.0.0.1", 0
         )
@@ -131,16 +164,13 @@ def test_heads_are_read_one_in_each_turn(head: str, pieces: list[int]) -> None:
         clients = [socket.create_connection(address) for _ in range(CLIENTS)]
         while len(state.connections) < CLIENTS:
             await asyncio.sleep(0)
-        for first, last in zip(pieces, [*pieces[1:], None], strict=True):
+        for first, last in zip(self._pieces, [*self._pieces[1:], None], strict=True):
             for client in clients:
-                client.sendall(sent[first:last])
+                client.sendall(self._sent[first:last])
             for _ in range(10 * CLIENTS):  # until all is read
                 await asyncio.sleep(0)
-        while len(counted.noted) < CLIENTS:
+        while len(self._counted.noted) < self._count:
             await asyncio.sleep(0)
         for client in clients:
             client.close()
         server.close()
-
-    turns = counted.run(ask)
-    assert len(turns) == CLIENTS == len(set(turns))

@@ -45,29 +45,10 @@ def test_all_keys_of_all_kinds_are_kept(tmp_path):
     assert run.records[-1] == LogRecord("end", "", 0, {"seconds": 12.5})
 
 
-def test_steps_and_epochs_go_on_from_stage_to_stage(tmp_path):
-    run = read_training_log(written(tmp_path, list(map(json.dumps, RECORDS))))
-    losses = {series.stage: (series.x, series.y) for series in run.series("step", "loss")}
-    assert {stage: (x.tolist(), y.tolist()) for stage, (x, y) in losses.items()} == {
-        "alignment": ([10.0, 20.0], [4.0, 3.0]),
-        "fine-tuning": ([35.0], [2.0]),  # null is a figure that was no number
-    }
-    by_epoch = run.series("evaluation", "kl", by="epoch")
-    assert [(s.stage, s.x.tolist(), s.y.tolist()) for s in by_epoch] == [
-        ("alignment", [0.0, 1.0], [9.0, 5.5]),
-        ("fine-tuning", [1.0], [5.5]),
-    ]
-    assert run.stage_starts() == {"alignment": 0.0, "fine-tuning": 20.0}
-    assert run.position(run.of_kind("stop")[0], by="epoch") == 1.0
-    assert run.last("evaluation", "loss") == 3.5
-    assert run.last("evaluation", "unheard of") is None
-    assert run.series("step", "unheard of") == ()
-
-
 def test_a_constant_that_json_does_not_have_is_read_as_pythons_writer_means_it(tmp_path):
     path = written(tmp_path, ['{"kind": "step", "stage": "s", "step": 1, "loss": NaN}'])
-    (series,) = read_training_log(path).series("step", "loss")
-    assert math.isnan(series.y[0])
+    (record,) = read_training_log(path).of_kind("step")
+    assert math.isnan(record.values["loss"])
 
 
 @pytest.mark.parametrize("line", ['{"kind": "step", "st', "[1]", "7", '{"stage": "s", "step": 1}'])

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from swiftlet import encoders
+from swiftlet.encoders.opening import directory_of
 from swiftlet.errors import CollectionError, InvalidArgumentError, RetrievalError
 from swiftlet.evaluation.evaluate import JudgedBy
 from swiftlet.evaluation.experiment import JudgedSet
@@ -27,7 +28,7 @@ from training.recipes.overrides import apply_override
 
 _DECIDED = {
     "teacher", "student", "layers", "pooling", "project", "max_tokens", "trust_remote_code",
-    "queries", "corpora", "sentences", "index", "judged", "patience",
+    "queries", "corpora", "sentences", "index", "judged", "patience", "pairs", "projection_only",
 }  # fmt: skip
 _HIGHEST_RATE = 1
 
@@ -56,14 +57,15 @@ def adapt_to_index(
     if index.resolve() in {out.resolve(), *out.resolve().parents}:
         raise InvalidArgumentError(f"{out} is the index or in it: choose a place outside")
     check_target(out, overwrite=overwrite, kind="encoder")
-    document_encoder = document_encoder or document_encoder_of(manifest.details)
+    if document_encoder is None:
+        document_encoder = directory_of(document_encoder_of(manifest.details))
     load_document_encoder(manifest.details, document_encoder)
     with closing(Changes(index, manifest)) as changes:
         if changes.count():
             raise InvalidArgumentError(
                 f"{index} has changes that are not merged: run swiftlet compact {index} first"
             )
-    today = query_encoder_of(index)
+    today = directory_of(query_encoder_of(index))
     start = today if student is None else encoders.find(student)
     if read_manifest(today, "encoder").embedding_space != manifest.embedding_space:
         today = start

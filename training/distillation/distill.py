@@ -6,18 +6,22 @@ from pathlib import Path
 from typing import Unpack
 
 import numpy as np
+from accelerate import Accelerator
 
+from swiftlet.encoders.encoder import Encoder
 from swiftlet.encoders.reranker import OnnxReranker
 from swiftlet.errors import InvalidArgumentError, ManifestError
 from swiftlet.manifest import check_embedding_space, read_manifest
 from training.distillation.overlap import IndexComparison, Overlap
+from training.distillation.pairs import IndexPairs, read_pairs
 from training.distillation.ranking import RerankedTargets
 from training.distillation.relevance import RelevanceTerm, Relevant, relevant_passages
 from training.distillation.settings import LOOKUP, Distillation, Judged
 from training.distillation.student import Student
 from training.distillation.task import DistillationTask, OnIndex
-from training.distillation.teacher import Teacher, TorchEncoder
+from training.distillation.teacher import Targets, Teacher, TorchEncoder
 from training.distillation.texts import TextMixture, read_texts
+from training.distillation.verdict import Verdict, judge, own_encoder
 from training.loop.log import TrainingProgress
 from training.loop.loop import TrainingLoop
 from training.loop.run import Start, training_run
@@ -31,13 +35,15 @@ class DistillationResult:
     """The result of a run.
 
     `cosine` is the mean cosine with the teacher on the held-out texts, at the best step. `overlaps`
-    compare the documents that student and teacher find in the index.
+    compare the documents that student and teacher find in the index. A student that has learnt from
+    the index has a `verdict`.
     """
 
     best_step: int
     cosine: float
     num_held_out: int
     overlaps: list[Overlap]
+    verdict: Verdict | None = None
 
 
 def distill(
@@ -75,18 +81,23 @@ def distill(
         **start,
     ) as run:
         accelerator = run.accelerator
-        teacher = Teacher.load(settings.teacher_tower(), kept, accelerator)
-        comparison = None if settings.index is None else _open(Path(settings.index), teacher)
+        teacher, pairs = _targets(settings, kept, accelerator), None
+        student = _student(settings, teacher).to(accelerator.device)
+        served = TorchEncoder(student.tower, student, teacher.width, teacher.embedding_space)
+        comparison = None
+        if settings.index is not None:
+            comparison = _open(Path(settings.index), teacher, teacher.encoder or served)
+            if settings.pairs:
+                progress.begin("The index's texts and vectors", None)
+                pairs = read_pairs(Path(settings.index), comparison.manifest, settings.seed)
         on_index: OnIndex = {}
         if comparison is not None and settings.ranking_teacher is not None:
             on_index["reranked"] = _reranked(settings, settings.ranking_teacher, comparison)
         elif comparison is not None and settings.ranking:
             on_index["neighbours"] = comparison.neighbours(settings.documents)
-        student = _student(settings, teacher).to(accelerator.device)
         relevant = {} if comparison is None else relevant_passages(settings.judged, comparison)
-        mixture = read_texts(settings, relevant)
+        mixture = _mixture(settings, relevant, pairs)
         teacher.prepare(mixture, progress)
-        served = TorchEncoder(student.tower, student, teacher.width, teacher.embedding_space)
         if comparison is not None and relevant:
             on_index["relevance"] = _relevance(settings, comparison, relevant, teacher, mixture)
         loop = TrainingLoop(run, student, teacher.width, average=settings.average)
@@ -102,11 +113,20 @@ def distill(
         best = loop.take_best()
         student.eval()
         final = {"step": best.step, "cosine": task.evaluate(best.step).metrics["cosine"]}
-        overlaps = []
+        overlaps, verdict = [], None
         if accelerator.is_main_process:
-            if comparison is not None and compare:
+            reference = teacher.encoder
+            if pairs is not None and reference is None:
+                reference = own_encoder(Path(str(settings.index)), teacher)
+            if comparison is not None and compare and reference is not None:
                 texts = mixture.texts(mixture.held_out)[:_COMPARED_ON]
-                overlaps = comparison.measure(teacher.encoder, served, texts, test, progress)
+                if pairs is not None and len(mixture.sources) == 1:
+                    texts = [each.text for each in pairs.known_items]
+                overlaps = comparison.measure(reference, served, texts, test, progress)
+            if comparison is not None and pairs is not None and compare:
+                progress.begin("The verdict", None)
+                learnt = int((mixture.training >= pairs.passages.num_passages).sum())
+                verdict = judge(comparison, served, pairs, learnt, overlaps)
             details = {
                 "distillation": settings.model_dump(mode="json"),
                 "texts": {source.name: len(source.lines) for source in mixture.sources},
@@ -114,6 +134,7 @@ def distill(
                 "num_held_out": len(mixture.held_out),
                 "seconds": round(loop.state.seconds, 1),
                 "overlap": [each.as_details() for each in overlaps],
+                **({} if verdict is None else {"verdict": verdict.as_details()}),
             }
             loop.publish(
                 lambda folder: student.save(folder / QUERY_ENCODER),
@@ -121,18 +142,37 @@ def distill(
                 embedding_space=teacher.embedding_space,
                 details=details,
             )
-    return DistillationResult(best.step, final["cosine"], len(mixture.held_out), overlaps)
+    result = best.step, final["cosine"], len(mixture.held_out), overlaps
+    return DistillationResult(*result, verdict)
 
 
-def _open(directory: Path, teacher: Teacher) -> IndexComparison:
+def _targets(settings: Distillation, kept: Path, accelerator: Accelerator) -> Targets:
+    if settings.teacher is not None:
+        return Teacher.load(settings.teacher_tower(), kept, accelerator)
+    manifest = read_manifest(Path(str(settings.index)), "index")
+    return Targets(manifest.dim, manifest.embedding_space)
+
+
+def _mixture(
+    settings: Distillation, relevant: Mapping[str, Relevant], pairs: IndexPairs | None
+) -> TextMixture:
+    """All texts with known outputs; a log without a teacher has none."""
+    if pairs is None:
+        return read_texts(settings, relevant)
+    others = settings.queries or settings.corpora or relevant
+    has_others = settings.teacher is not None and others
+    return pairs.mixture(read_texts(settings, relevant) if has_others else None, settings)
+
+
+def _open(directory: Path, teacher: Targets, encoder: Encoder) -> IndexComparison:
     """Open the index after a check of its embedding space."""
     # The manifest is read first, since verifying the files takes longer.
     manifest = read_manifest(directory, "index")
     check_embedding_space("the teacher", teacher.embedding_space, teacher.width, manifest)
-    return IndexComparison(directory, teacher.encoder)
+    return IndexComparison(directory, encoder)
 
 
-def _student(settings: Distillation, teacher: Teacher) -> Student:
+def _student(settings: Distillation, teacher: Targets) -> Student:
     if settings.student != LOOKUP:
         return Student.make(settings, teacher.width)
     if teacher.tower is None:
@@ -171,7 +211,7 @@ def _relevance(
     settings: Distillation,
     comparison: IndexComparison,
     relevant: Mapping[str, Relevant],
-    teacher: Teacher,
+    teacher: Targets,
     mixture: TextMixture,
 ) -> RelevanceTerm:
     """The contrastive term of the judged queries, the last source of the mixture."""

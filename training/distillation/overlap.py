@@ -97,10 +97,10 @@ class IndexComparison:
             for retriever in retrievers.values():
                 runs.append(run_queries(retriever, named, top_k=_DEEP, threads=1))
                 progress.advance(len(named))
-            ndcg = {}
+            measured = {}
             if judgements is not None:
-                ndcg = {f"{name}_ndcg": _ndcg(r, judgements) for name, r in retrievers.items()}
-            found.append(Overlap(way, len(named), *_shares(*runs), **ndcg))
+                measured = {f"{name}_ndcg": ndcg(r, judgements) for name, r in retrievers.items()}
+            found.append(Overlap(way, len(named), *_shares(*runs), **measured))
         return found
 
     def neighbours(self, per_query: int) -> Neighbours:
@@ -155,7 +155,8 @@ class IndexComparison:
         return exact
 
 
-def _ndcg(retriever: SearcherRetriever, judgements: JudgedSet) -> float:
+def ndcg(retriever: SearcherRetriever, judgements: JudgedSet) -> float:
+    """The nDCG@10 of a retriever."""
     run = run_queries(retriever, judgements.queries, top_k=_NEAREST, threads=1)
     return evaluate(run, judgements.qrels, [NDCG])[NDCG]
 

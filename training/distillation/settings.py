@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from swiftlet import encoders
+from swiftlet.encoders import DEFAULT_QUERY_ENCODER
 from training.loop.optimisation import Optimiser
 from training.model.folders import is_exported, is_exported_lookup
 from training.model.towers import TowerSettings
@@ -19,6 +20,9 @@ LOOKUP = "lookup"
 """The student that is a table of token vectors, which starts from the teacher's."""
 
 _LOOKUP_DEFAULTS = {"distance": "cosine", "learning_rate": 3e-3, "batch_size": 512, "epochs": 4.0}
+_PAIRS_DEFAULTS = {"pairs": True, "distance": "cosine", "project": True, "batch_size": 64}
+_PAIRS_OF_LAYERS = {"learning_rate": 3e-4, "epochs": 3.0, "every": 100, "warmup_steps": 50}
+_PAIRS_OF_LOOKUP = {"learning_rate": 3e-3, "epochs": 5.0, "every": 200, "warmup_steps": 50}
 
 
 def _is_lookup(student: object) -> bool:
@@ -54,7 +58,13 @@ class Distillation(BaseModel):
 
     :param teacher: The query encoder to imitate: a directory or a name on the hub. Or an encoder
         that `swiftlet export` wrote, or the name of one that ships; then the distance is the cosine
-        by default, since its outputs are normalised.
+        by default, since its outputs are normalised. Without one, the student learns `pairs`.
+    :param pairs: Learn the texts of `index`: a passage, its sentences and its title have its
+        vector. The student is then by default the two layers that ship, with a projection, and
+        there are other defaults: the cosine, a learning rate of 0.0003 (look-up: 0.003), batches of
+        64, and 3 (look-up: 5) epochs.
+    :param projection_only: Fit the projection by ridge regression, and train nothing.
+    :param minutes: Training ends at the first evaluation after so many minutes.
     :param student: The initial checkpoint of the student; by default `layers` of the teacher.
         "lookup" is a table of token vectors without a transformer, with defaults of its own: the
         cosine, a learning rate of 0.003, batches of 512 and 4 epochs. So is a look-up encoder that
@@ -87,7 +97,7 @@ class Distillation(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    teacher: str
+    teacher: str | None = None
     student: str | None = None
     layers: tuple[Annotated[int, Field(ge=0)], ...] | None = None
     pooling: PoolingName | None = None
@@ -101,6 +111,9 @@ class Distillation(BaseModel):
     sentences: Count = 200_000
     distance: Distance = "euclidean"
     index: str | None = None
+    pairs: bool = False
+    projection_only: bool = False
+    minutes: Positive | None = None
     ranking: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     ranking_loss: RankingLoss = "kl"
     ranking_teacher: str | None = None
@@ -125,20 +138,30 @@ class Distillation(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _defaults_of_student(cls, given: dict[str, object]) -> dict[str, object]:
+        if given.get("pairs", given.get("teacher") is None):
+            named = {} if given.get("layers") else {"student": DEFAULT_QUERY_ENCODER.name}
+            given = {**_PAIRS_DEFAULTS, **named, **given}
+            of_kind = _PAIRS_OF_LOOKUP if _is_lookup(given.get("student")) else _PAIRS_OF_LAYERS
+            return {**of_kind, **given}
         if _is_lookup(given.get("student")):
             return {**_LOOKUP_DEFAULTS, **given}
         return {"distance": "cosine", **given} if _is_exported(given.get("teacher")) else given
 
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
-        if not self.queries and not self.corpora and not self.judged:
+        if not (self.pairs or self.queries or self.corpora or self.judged):
             raise ValueError("there are no texts: name queries, a corpus or both")
+        if self.teacher is None:
+            self._goes_without_teacher()
+        if self.projection_only and not self.projects:
+            raise ValueError("projection_only needs a projection: leave it out, or set project")
         if self.student is None and self.layers is None:
             raise ValueError(
                 "the student would be the teacher: name the layers to keep, or another checkpoint "
                 "as the student"
             )
-        others = self.layers is not None or self.pooling is not None or self.project
+        projects = self.project and not self.pairs
+        others = self.layers is not None or self.pooling is not None or projects
         if self.student and _is_lookup(self.student) and (others or self.freeze_token_embeddings):
             raise ValueError(
                 "a look-up encoder has no layers, pooling or projection, and nothing but token "
@@ -152,10 +175,23 @@ class Distillation(BaseModel):
         if self.ranking_teacher is not None and not self.ranking:
             raise ValueError("ranking_teacher is for the ranking term: set ranking to 1, too")
         if self.index is None:
-            for name, given in (("the ranking term", self.ranking), ("judged", self.judged)):
+            terms = {"pairs": self.pairs, "the ranking term": self.ranking, "judged": self.judged}
+            for name, given in terms.items():
                 if given:
                     raise ValueError(f"{name} needs an index: name the index of the documents")
         return self
+
+    def _goes_without_teacher(self) -> None:
+        if self.index is None:
+            raise ValueError("there is nothing to imitate: name a teacher, an index or both")
+        if self.queries:
+            raise ValueError("queries need a teacher, which gives their vectors: name it, too")
+        if not self.pairs or self.corpora or self.judged or self.student in (None, LOOKUP):
+            raise ValueError(
+                "without a teacher an encoder, such as all-MiniLM-L6-v2-query-lookup, learns from "
+                "the index's own texts: leave out pairs, corpora, judged, layers and a new look-up "
+                "table, or name a teacher"
+            )
 
     @property
     def projects(self) -> bool:
@@ -168,7 +204,7 @@ class Distillation(BaseModel):
     def teacher_tower(self) -> TowerSettings:
         """How the teacher is loaded."""
         return TowerSettings(
-            model=self.teacher,
+            model=str(self.teacher),
             pooling=self.pooling if self.student is None else None,
             trust_remote_code=self.trust_remote_code,
         )
@@ -176,7 +212,7 @@ class Distillation(BaseModel):
     def student_tower(self) -> TowerSettings:
         """How the student is loaded."""
         same = {"layers", "pooling", "max_tokens", "dropout", "trust_remote_code"}
-        return TowerSettings(self.student or self.teacher, **self.model_dump(include=same))
+        return TowerSettings(str(self.student or self.teacher), **self.model_dump(include=same))
 
     def optimiser(self) -> Optimiser:
         """AdamW's settings."""
@@ -184,5 +220,5 @@ class Distillation(BaseModel):
 
     def may_change(self) -> frozenset[str]:
         """Settings that may change when a run is resumed."""
-        only_compared = set() if self.ranking or self.judged else {"index"}
-        return frozenset({"learning_rate", "epochs", "patience", *only_compared})
+        only_compared = set() if self.ranking or self.judged or self.pairs else {"index"}
+        return frozenset({"learning_rate", "epochs", "patience", "minutes", *only_compared})

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
+from time import monotonic
 from typing import Any, TypedDict, Unpack
 
 import numpy as np
@@ -17,7 +18,7 @@ from training.distillation.ranking import Neighbours, RerankedTargets, distance,
 from training.distillation.relevance import RelevanceTerm
 from training.distillation.settings import Distillation
 from training.distillation.student import Student
-from training.distillation.teacher import Teacher
+from training.distillation.teacher import Targets
 from training.distillation.texts import TextMixture
 from training.errors import NotFiniteError
 from training.loop.shares import Shares
@@ -25,7 +26,7 @@ from training.loop.stage import Evaluation, Stage, StageLength, Task
 from training.objective.negatives.sampler import Rows
 
 _LOG_EVERY = 50
-_FITTED_ON = 8192
+_FITTED_ON, _PAIRS_FITTED_ON = 8192, 20_000
 
 
 class OnIndex(TypedDict, total=False):
@@ -47,7 +48,7 @@ class DistillationTask(Task):
         self,
         settings: Distillation,
         *,
-        teacher: Teacher,
+        teacher: Targets,
         student: Student,
         mixture: TextMixture,
         accelerator: Accelerator,
@@ -63,7 +64,10 @@ class DistillationTask(Task):
         self._accelerator = accelerator
         self._shares = Shares(accelerator)
         self._token_counts = token_counts(student.tower, mixture.texts(mixture.training))
-        self._length = StageLength(len(mixture.training), settings.batch_size, settings.epochs)
+        most = 0 if settings.projection_only else None
+        size = len(mixture.training)
+        self._length = StageLength(size, settings.batch_size, settings.epochs, most)
+        self._began = monotonic()
         self._best_score = -1.0
         self._waited = 0
 
@@ -86,11 +90,10 @@ class DistillationTask(Task):
             return
         training = self._mixture.training
         random = np.random.default_rng(self._settings.seed)
-        chosen = training[np.sort(random.permutation(len(training))[:_FITTED_ON])]
-        self._student.fit_projection(
-            self._encode(self._student.tower, chosen, self._student.tower.width),
-            self._teacher.outputs(self._mixture, chosen),
-        )
+        most = _PAIRS_FITTED_ON if self._settings.pairs else _FITTED_ON
+        chosen = training[np.sort(random.permutation(len(training))[:most])]
+        held_out = self._pairs(self._mixture.held_out) if self._settings.pairs else None
+        self._student.fit_projection(*self._pairs(chosen), held_out)
 
     @override
     def batches(self, epoch: int) -> NDArray[np.int64]:
@@ -136,6 +139,9 @@ class DistillationTask(Task):
         stop = None
         if self._waited >= self._settings.patience:
             stop = f"the held-out cosine has not risen in the last {self._waited} evaluation(s)"
+        minutes = self._settings.minutes
+        if minutes is not None and monotonic() - self._began >= 60 * minutes:
+            stop = f"{minutes:g} minute(s) are over"
         summary = f"held-out cosine {metrics['cosine']:.4f}"
         return Evaluation(metrics, score=score, stop=stop, summary=summary)
 
@@ -147,6 +153,14 @@ class DistillationTask(Task):
     @override
     def restore(self, state: Mapping[str, Any]) -> None:
         self._best_score, self._waited = state["best_score"], state["waited"]
+
+    def _pairs(self, numbers: Rows) -> tuple[torch.Tensor, torch.Tensor]:
+        """Outputs (n, own width) of the student's tower, and those wanted, (n, width)."""
+        tower = self._student.tower
+        found = self._encode(tower, numbers, tower.width)
+        wanted = self._teacher.outputs(self._mixture, numbers)
+        # The vectors of passages have length 1, unlike the outputs of a teacher.
+        return found, functional.normalize(wanted, dim=-1) if self._settings.pairs else wanted
 
     def _outputs(self, texts: list[str]) -> torch.Tensor:
         """Outputs (n, width) of the student for `texts`, with gradient."""

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 from torch.nn import functional
+from typing_extensions import override
 
 from swiftlet import encoders
 from swiftlet.encoders.encoder import Encoder, OnnxEncoder
@@ -82,12 +83,46 @@ def load_query_encoder(
     return TorchEncoder(tower, tower, tower.width, space), tower
 
 
-class Teacher:
-    """A trained query encoder.
+class Targets:
+    """What a student learns to give: the known outputs of texts.
 
-    `width` is the size of its embeddings. `embedding_space` is the space of the indexes that it can
-    search. `tower` is its torch model; an encoder that `swiftlet export` wrote has none.
+    `width` is the size of an output, and `embedding_space` the space of the indexes that can be
+    searched with them. A `Teacher` has an `encoder`, which gives outputs of other texts, and
+    perhaps a `tower`, its torch model.
     """
+
+    encoder: Encoder | None = None
+    tower: Tower | None = None
+
+    def __init__(self, width: int, embedding_space: str) -> None:
+        self.width, self.embedding_space = width, embedding_space
+
+    def outputs(self, mixture: TextMixture, numbers: Rows) -> torch.Tensor:
+        """Outputs (n, width) for the texts with these numbers (n,).
+
+        :raises StorageError: When the file system refuses.
+        """
+        outputs, first = torch.empty(len(numbers), self.width), 0
+        for source in mixture.sources:
+            here = (numbers >= first) & (numbers < first + source.num_passages)
+            if here.any():
+                outputs[torch.from_numpy(here)] = self.of_source(source, numbers[here] - first)
+            first += source.num_passages
+        return outputs
+
+    def of_source(self, source: TextSource, rows: Rows) -> torch.Tensor:
+        """Outputs (n, width) for the texts at `rows` (n,) of a source."""
+        assert source.outputs is not None, "only a teacher gives outputs that are not known"  # noqa: S101
+        return torch.from_numpy(source.outputs[rows])
+
+    def prepare(self, mixture: TextMixture, progress: TrainingProgress) -> None:
+        """Compute all outputs for the mixture that are not known."""
+
+
+class Teacher(Targets):
+    """A trained query encoder. One that `swiftlet export` wrote has no `tower`."""
+
+    encoder: Encoder
 
     def __init__(
         self, encoder: Encoder, tower: Tower | None, directory: Path, accelerator: Accelerator
@@ -101,8 +136,8 @@ class Teacher:
                 "the teacher gives a text several vectors, but a query has one: take a teacher "
                 "with one vector"
             )
+        super().__init__(encoder.dim, encoder.embedding_space)
         self.encoder, self.tower = encoder, tower
-        self.width, self.embedding_space = encoder.dim, encoder.embedding_space
         self._accelerator = accelerator
         if isinstance(encoder, OnnxEncoder):
             key = f"{encoder.manifest.fingerprint} {encoder.precision}"
@@ -117,22 +152,14 @@ class Teacher:
         """Load a teacher as `load_query_encoder` does."""
         return cls(*load_query_encoder(settings, accelerator.device), directory, accelerator)
 
-    def outputs(self, mixture: TextMixture, numbers: Rows) -> torch.Tensor:
-        """Outputs (n, width), as `encode` gives them, for the texts with these numbers (n,).
+    @override
+    def of_source(self, source: TextSource, rows: Rows) -> torch.Tensor:
+        if source.outputs is not None:
+            return super().of_source(source, rows)
+        return self._outputs.get(source, rows, partial(self._compute, source))
 
-        :raises StorageError: When the file system refuses.
-        """
-        outputs, first = torch.empty(len(numbers), self.width), 0
-        for source in mixture.sources:
-            here = (numbers >= first) & (numbers < first + source.num_passages)
-            if here.any():
-                rows, compute = numbers[here] - first, partial(self._compute, source)
-                outputs[torch.from_numpy(here)] = self._outputs.get(source, rows, compute)
-            first += source.num_passages
-        return outputs
-
+    @override
     def prepare(self, mixture: TextMixture, progress: TrainingProgress) -> None:
-        """Compute all outputs for the mixture that are not in the cache."""
         numbers = np.concatenate([mixture.training, mixture.held_out])
         progress.begin("The teacher's embeddings", len(numbers))
         for start in range(0, len(numbers), _BLOCK):

@@ -2,11 +2,12 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from swiftlet.corpora.collections import read_documents, read_queries
 from swiftlet.corpora.lines import parse_lines
@@ -28,11 +29,15 @@ _JSON_SUFFIXES = {".jsonl", ".ndjson"}
 
 @dataclass(frozen=True, slots=True)
 class TextSource:
-    """Distinct texts from one source, by row. `key` is a hash of them."""
+    """Distinct texts from one source, by row. `key` is a hash of them.
+
+    `outputs` (n, width) are what a student learns to give, where no teacher is asked.
+    """
 
     name: str
     lines: tuple[str, ...]
     key: str
+    outputs: NDArray[np.float32] | None = field(default=None, compare=False)
 
     @classmethod
     def of(cls, name: str, texts: Iterable[str]) -> "TextSource":

@@ -91,9 +91,9 @@ class StageLength:
 
     @property
     def num_steps(self) -> int:
-        """Steps in the stage, at least one."""
+        """Steps in the stage, at least one unless there may be none."""
         wanted = max(1, math.ceil(self.epochs * self.steps_per_epoch))
-        return min(wanted, self.most_steps or wanted)
+        return wanted if self.most_steps is None else min(wanted, self.most_steps)
 
     def shuffled(self, *seed: int) -> NDArray[np.int64]:
         """Full batches of examples in random order, (steps_per_epoch, batch_size)."""

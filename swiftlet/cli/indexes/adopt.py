@@ -66,7 +66,7 @@ def adopt(
         ),
     ] = None,
     encoder: Annotated[
-        Path | None,
+        str | None,
         encoder_option("none", "The document encoder that made the vectors; it is compared."),
     ] = None,
     overwrite: Overwrite = False,

@@ -67,14 +67,6 @@ def push(
             show_default="by the number of passages",
         ),
     ] = None,
-    bulk_insert: Annotated[
-        str | None,
-        typer.Option(
-            help="Send passages as Parquet files instead of in requests, through a folder or "
-            "s3://BUCKET/PATH that the server reads, too.",
-            metavar="PLACE",
-        ),
-    ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an existing index there.")
     ] = False,
@@ -98,7 +90,6 @@ def push(
             language=language or DEFAULT_LANGUAGE,
             facets=facet or (),
             index_type=index_type,
-            bulk_insert=bulk_insert,
             overwrite=overwrite,
             progress=progress,
         )

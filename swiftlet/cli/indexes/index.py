@@ -25,7 +25,7 @@ def index(
     ] = None,
     from_shards: FromShards = None,
     encoder: Annotated[
-        Path | None, encoder_option("the one that ships, or that encoded the shards")
+        str | None, encoder_option("the one that ships, or that encoded the shards")
     ] = None,
     dense_only: Annotated[
         bool, typer.Option("--dense-only", help="No lexical index: search by meaning alone.")
@@ -53,6 +53,7 @@ def index(
 ) -> None:
     """Build an index from a corpus. After an interruption, run the same command to resume it."""
     from swiftlet.corpora.collections import unread_files
+    from swiftlet.encoders.opening import directory_of, encoder_place
     from swiftlet.extras import extra
     from swiftlet.index.building.assembly import FOUND
     from swiftlet.index.building.build import build
@@ -86,11 +87,12 @@ def index(
         finish = None
         source = documents if corpus else Shards(from_shards or ())
         if adapt_queries:
-            if encoder is None and isinstance(source, Shards):
-                encoder = document_encoder_of(source.details)
+            teacher = encoder_place(encoder)
+            if teacher is None and isinstance(source, Shards):
+                teacher = document_encoder_of(source.details)
             finish = Adaptation(
                 encoders.find(student or encoders.LOOKUP_QUERY_ENCODER),
-                encoders.find(encoder or encoders.DEFAULT_ENCODER),
+                directory_of(teacher or encoders.DEFAULT_ENCODER),
                 export_encoder,
                 queries=queries or (),
                 progress=progress,

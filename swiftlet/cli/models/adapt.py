@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from swiftlet import encoders
 from swiftlet.cli.options import (
     AllowUnknown,
     IndexDirectory,
@@ -65,6 +64,7 @@ def adapt(
         )
     with extra("export"):
         from export.encoder_directory import export_encoder
+        from swiftlet.encoders.opening import directory_of
         from training.adaptation.index import adapt_to_index
     with ProgressBars() as progress:
         tests = adapt_to_index(
@@ -74,7 +74,7 @@ def adapt(
             queries=queries or [],
             qrels=qrels,
             student=student,
-            document_encoder=None if encoder is None else encoders.find(encoder),
+            document_encoder=None if encoder is None else directory_of(encoder),
             settings=settings or [],
             allow_unknown=allow_unknown,
             overwrite=overwrite,

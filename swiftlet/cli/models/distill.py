@@ -19,6 +19,7 @@ from training.model.poolings import POOLINGS
 if TYPE_CHECKING:
     from training.distillation.distill import DistillationResult
     from training.distillation.overlap import Overlap
+    from training.distillation.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,10 @@ class _Settings:
     ] = None
     layers: Annotated[str | None, Option("Layers that are kept, such as 0,5.", unset="all")] = None
     student: Annotated[
-        str | None, Option("Another checkpoint to start from.", unset="the teacher")
+        str | None,
+        Option(
+            "Another checkpoint to start from.", unset="the teacher, or the two layers that ship"
+        ),
     ] = None
     pooling: Annotated[
         str | None,
@@ -56,7 +60,22 @@ class _Settings:
         ),
     ] = None
     index: Annotated[
-        Path | None, Option("Index in the teacher's space to compare both encoders on.")
+        Path | None,
+        Option("Index to compare both encoders on; without a teacher, to learn from."),
+    ] = None
+    pairs: Annotated[
+        bool | None,
+        Option(
+            "Learn from the index's passages and their vectors, too.",
+            flag="--pairs/--no-pairs",
+            unset="without a teacher",
+        ),
+    ] = None
+    projection_only: Annotated[
+        bool, Option("Only fit a projection to the index's passages, in seconds.")
+    ] = False
+    minutes: Annotated[
+        float | None, Option("End the training after so many minutes.", unset="no limit")
     ] = None
     distance: Annotated[
         Literal["euclidean", "cosine"] | None,
@@ -82,10 +101,14 @@ _OPTIONS = parameters(_Settings)
 
 @takes(given=_OPTIONS)
 def distill(
-    teacher: Annotated[
-        str, typer.Option(help="The query encoder to imitate: a folder or a name on the hub.")
-    ],
     out: Annotated[Path, typer.Option(help="Directory of the run.")],
+    teacher: Annotated[
+        str | None,
+        typer.Option(
+            help="The query encoder to imitate: a folder or a name on the hub.",
+            show_default="none: an index's own vectors",
+        ),
+    ] = None,
     test_queries: Annotated[
         Path | None, typer.Option(help="Judged queries for the index; needs --qrels.")
     ] = None,
@@ -122,7 +145,8 @@ def distill(
     content = {name: _plain(value) for name, value in given.items()}
     if "layers" in given:
         content["layers"] = _layers(given["layers"])
-    content["teacher"] = teacher
+    if teacher is not None:
+        content["teacher"] = teacher
     for override in overrides or ():
         apply_override(content, override)
     with extra("training"):
@@ -140,6 +164,7 @@ def distill(
     test = None
     if test_queries is not None and qrels is not None:
         test = Judged(queries=str(test_queries), qrels=str(qrels))
+    verdict = None
     if not has_ended(out, resume=resume):
         with ProgressBars(visible=is_main_process()) as progress:
             outcome = run(
@@ -152,22 +177,48 @@ def distill(
                 overwrite=overwrite,
                 progress=progress,
             )
+        verdict = outcome.verdict
         if is_main_process():
-            _print_outcome(outcome, out)
+            _print_outcome(outcome, out, "the index" if teacher is None else "the teacher")
     if not is_main_process():
         return
     for exported in export_models(out):
+        if verdict is not None:
+            print_result(exported, _sentence(verdict))
+        if verdict is not None and not verdict.is_good:
+            continue
         print_plain(f"Next: swiftlet serve {given.get('index', 'INDEX')} --encoder {exported}")
 
 
-def _print_outcome(outcome: "DistillationResult", out: Path) -> None:
+def _print_outcome(outcome: "DistillationResult", out: Path, imitated: str) -> None:
     print_result(
         out,
         f"the best checkpoint is of step {outcome.best_step}; its mean cosine "
-        f"with the teacher on {outcome.num_held_out:,} texts held out is {outcome.cosine:.4f}",
+        f"with {imitated} on {outcome.num_held_out:,} texts held out is {outcome.cosine:.4f}",
     )
     if outcome.overlaps:
         output.print(_table(outcome.overlaps))
+
+
+def _sentence(verdict: "Verdict") -> str:
+    """What to do with an encoder that has learnt from an index."""
+    from training.distillation.verdict import LEAST_OF_PASSAGES, LEAST_OVERLAP
+
+    found = (
+        f"of the 10 nearest passages of a held-out passage it finds {verdict.passages:.0%}; "
+        f"nDCG@10 of held-out sentences and titles, each a query for its document, is "
+        f"{verdict.known_items:.3f}"
+    )
+    bound = f"at least {LEAST_OF_PASSAGES:.0%} of these passages"
+    if verdict.overlap is not None:
+        found += f"; overlap@10 with the index's own query encoder is {verdict.overlap:.3f}"
+        bound = f"an overlap of {LEAST_OVERLAP:g}"
+    if verdict.is_good:
+        return f"use it: {found}"
+    return (
+        f"not good enough yet: {found}, but {bound} is expected; give {verdict.wanted_queries:,} "
+        "queries and the teacher of their vectors (--pairs --queries LOG --teacher MODEL)"
+    )
 
 
 def _plain(value: Any) -> Any:

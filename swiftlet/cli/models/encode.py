@@ -17,7 +17,7 @@ def encode(
         str, typer.Option(help="2/8 for the second of eight: each eighth document.", metavar="I/N")
     ],
     out: Annotated[Path, typer.Option(help="Directory of the shard.")],
-    encoder: Annotated[Path | None, encoder_option("the one that ships")] = None,
+    encoder: Annotated[str | None, encoder_option("the one that ships")] = None,
     half: Annotated[
         bool, typer.Option("--half", help="Store the embeddings in half precision.")
     ] = False,

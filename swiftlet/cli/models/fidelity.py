@@ -30,9 +30,6 @@ def fidelity(
             show_default="spans of the texts",
         ),
     ] = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="A PNG or SVG file to draw the figures into.")
-    ] = None,
     *,
     settings: dict[str, Any],
 ) -> None:
@@ -41,18 +38,11 @@ def fidelity(
     A learned encoder may need fewer, since it chooses what to keep.
     """
     from swiftlet.evaluation.fidelity import fidelity as measure
-    from swiftlet.evaluation.plots.fidelity import plot_fidelity
-    from swiftlet.evaluation.plots.figures import check_figure_path, save_figure
 
-    if plot is not None:
-        check_figure_path(plot)
     with ProgressBars() as progress:
         found = measure(target, queries, progress=progress, **settings)
     output.print(_table(found))
     output.print(_conclusion(found), soft_wrap=True)
-    if plot is not None:
-        save_figure(plot_fidelity(found), plot)
-        output.print(f"[bold]{plot}[/] has the figures", soft_wrap=True)
 
 
 def _table(found: "Fidelity") -> "Table":

@@ -1,6 +1,5 @@
-"""`swiftlet encoders get` and `push-to-hub`: models from the Hugging Face hub and to it."""
+"""`swiftlet encoders get`: encoders from the Hugging Face hub."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -37,26 +36,3 @@ def get(
     about = f"{manifest.dim} dimensions, {manifest.details['source']}"
     print_plain(f"{out.name}: {about}")
     print_plain(f"Next: swiftlet index CORPUS --encoder {out.name} --out INDEX")
-
-
-def push_to_hub(
-    directory: Annotated[
-        Path,
-        typer.Argument(
-            help="An encoder or a re-ranker: of an export, or of a training run.",
-            metavar="DIRECTORY",
-        ),
-    ],
-    name: Annotated[str, typer.Argument(help="Its name on the hub.", metavar="OWNER/NAME")],
-    private: Annotated[
-        bool, typer.Option("--private", help="Only the owner may see a new model.")
-    ] = False,
-) -> None:
-    """Upload an encoder or a re-ranker to the Hugging Face hub.
-
-    The access token comes from `hf auth login` or HF_TOKEN.
-    """
-    from swiftlet.encoders import hub
-
-    address = hub.push_to_hub(directory, name, private=private)
-    print_plain(f"Uploaded to {address}")

@@ -1,16 +1,32 @@
 """PDF files: the text of each page as a reader sees it."""
 
+import atexit
+import json
+import os
 import re
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from swiftlet.corpora.files.text import Part
+from swiftlet.corpora.lines import read_errors
 from swiftlet.errors import CollectionError
 
 RECOGNISE = "have its text recognised first (OCR)"
 
+MOST_BYTES = 2**30
+"""Of memory that a PDF may take, in the process that reads it."""
+
+MOST_SECONDS = 60
+"""Of processor time that a page of a PDF may take."""
+
+_ONE_AT_A_TIME = Lock()
 _MOST_PAGES = 10
 # PDFium has U+FFFE for a hyphen at the end of a line, and no end of the line after it.
 _HYPHENS, _HYPHEN_AT_END = re.compile("\ufffe|\xad\n?"), re.compile("\u2010 ?\n")
@@ -35,45 +51,71 @@ _SIGNS = (
 def pdf_parts(path: Path, content: bytes) -> Iterator[Part | CollectionError]:
     """The pages of a PDF that have text, and an error for those that have pictures alone.
 
-    :raises CollectionError: When it is damaged or encrypted.
+    :raises CollectionError: When it is damaged or encrypted, or takes more than the bounds.
     """
-    import pypdfium2
-    from pypdfium2.raw import FPDF_PAGEOBJ_IMAGE
+    title, *pages = _read(path, content)
+    title = " ".join(title.translate(_SIGNS).split()) or path.stem
+    texts, pictures = [in_lines(text) for text, _ in pages], []
+    known = Counter(word for text in texts for word in whole_words(text))
+    for number, (text, (_, has_pictures)) in enumerate(zip(texts, pages, strict=True), start=1):
+        if text := cleaned(text, known):
+            place = {"page": number, "pages": len(pages)}
+            yield Part(text, title, place=f"#page={number}", metadata=place)
+        elif has_pictures:
+            pictures.append(f"{number:,}")
+    if pictures:
+        numbers = f"page{'s' * (len(pictures) > 1)} {', '.join(pictures[:_MOST_PAGES])}"
+        if len(pictures) > _MOST_PAGES:
+            numbers += f" and {len(pictures) - _MOST_PAGES:,} more"
+        yield CollectionError(path, f"no text on {numbers}, only pictures: {RECOGNISE}")
 
-    try:
-        with pypdfium2.PdfDocument(content) as document:
-            title = " ".join(_title(document).translate(_SIGNS).split()) or path.stem
-            pictures = []
-            texts = [in_lines(page.get_textpage().get_text_range()) for page in document]
-            known = Counter(word for text in texts for word in whole_words(text))
-            for number, page in enumerate(document, start=1):
-                if text := cleaned(texts[number - 1], known):
-                    place = {"page": number, "pages": len(document)}
-                    yield Part(text, title, place=f"#page={number}", metadata=place)
-                elif any(page.get_objects(filter=[FPDF_PAGEOBJ_IMAGE])):
-                    pictures.append(f"{number:,}")
-        if pictures:
-            pages = f"page{'s' * (len(pictures) > 1)} {', '.join(pictures[:_MOST_PAGES])}"
-            if len(pictures) > _MOST_PAGES:
-                pages += f" and {len(pictures) - _MOST_PAGES:,} more"
-            yield CollectionError(path, f"no text on {pages}, only pictures: {RECOGNISE}")
-    except pypdfium2.PdfiumError as error:
+
+def _read(path: Path, content: bytes) -> list[Any]:
+    """The title, and of each page its text and whether it has pictures alone."""
+    if find_spec("pypdfium2") is None:
+        raise ModuleNotFoundError(name="pypdfium2")
+    with _ONE_AT_A_TIME, read_errors(path):
+        # The second process is new: the first may have ended, or be out of memory by other files.
+        answers = _ask(content) or _ask(content)
+    if not answers:
+        bounds = f"{MOST_BYTES:,} bytes of memory, or {MOST_SECONDS} s for a page"
+        raise CollectionError(path, f"reading it as a PDF takes more than {bounds}, or fails")
+    if isinstance(answers[-1], dict):
+        error = answers[-1]["error"]
         problem = f"cannot be read as a PDF: {error}"
-        if "password" in f"{error}":
+        if "password" in error:
             problem = "the PDF is encrypted: save it without a password"
-        raise CollectionError(path, problem) from error
+        raise CollectionError(path, problem)
+    return answers
 
 
-def _title(document: Any) -> str:
-    """The title as it is; the package refuses one with half of a surrogate pair."""
-    from ctypes import create_string_buffer
+def _ask(content: bytes) -> list[Any]:
+    """The answers of the process that reads PDFs; none if it ended over them."""
+    process = _reader(os.getpid())
+    try:
+        process.stdin.writelines((len(content).to_bytes(8, "big"), content))
+        process.stdin.flush()
+        return [*map(json.loads, iter(process.stdout.readline, b"null\n"))]
+    except BaseException as error:  # an interruption leaves answers that nobody reads
+        process.kill()
+        process.communicate()
+        atexit.unregister(process.communicate)
+        _reader.cache_clear()
+        if isinstance(error, (ValueError, OSError)):
+            return []
+        raise
 
-    from pypdfium2.raw import FPDF_GetMetaText
 
-    size = FPDF_GetMetaText(document, b"Title", None, 0)
-    content = create_string_buffer(size)
-    FPDF_GetMetaText(document, b"Title", content, size)
-    return content.raw[: size // 2 * 2].decode("utf-16-le", "replace")
+@cache
+def _reader(_owner: int) -> Any:
+    """The process (`Popen`) that reads PDFs; it ends with the one that owns it."""
+    numbers = f"{MOST_BYTES}", f"{MOST_SECONDS}"
+    program = f"{Path(__file__).with_name('pdf_reader.py')}"
+    command = [sys.executable, "-I", program, *numbers, *sys.path]
+    pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nothing)  # noqa: S603
+    atexit.register(process.communicate)
+    return process
 
 
 def in_lines(text: str) -> str:

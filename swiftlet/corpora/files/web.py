@@ -2,7 +2,7 @@
 
 import codecs
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from html import escape
 from itertools import islice
 from pathlib import Path
@@ -34,6 +34,7 @@ _NO_XML = re.compile(
 _CLOSED_AT_ONCE = re.compile(r"<html\b[^<>]*/>", re.IGNORECASE)
 _CDATA = re.compile(r"<!\[CDATA\[(.*?)(?:\]\]>|\Z)", re.DOTALL)
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+_HAS_HEADING = "has-heading"
 _NOT_SHOWN = frozenset({"title", "script", "style", "template"})
 _LEFT_OUT = _NOT_SHOWN | {
     "nav", "header", "footer", "aside", "form", "noscript", "select", "datalist", "button",
@@ -48,7 +49,9 @@ _ROLES = {
 _NAVIGATION = re.compile(
     r"nav(?:bar|igation|header|footer|path|row)?\b|\bbreadcrumbs?\b|sidebar\b", re.IGNORECASE
 )
+_NOTE = re.compile(r"note|admonition|callout|tip\b|hint|warning|caution|important", re.IGNORECASE)
 _MOST_TEXTS = 3_000
+_LONG_PAGE, _MOST_ATTRIBUTES = 2**15, 1_000  # shorter pages have too few of them to take long
 _LINKS_TO_HEADINGS = ("¶", "#", "§", "🔗", "\uf0c1")
 _WITHIN_LINES = frozenset({
     "a", "abbr", "acronym", "area", "audio", "b", "bdi", "bdo", "big", "button", "canvas", "cite",
@@ -116,9 +119,15 @@ def _tree(page: str) -> Any:
     """The elements of a page; None if it has none.
 
     :raises RecursionError: When it is nested so deeply that the parser would drop text.
+    :raises ValueError: When an element has very many attributes.
     """
     from lxml import etree, html  # type: ignore[import-untyped]
 
+    if len(page) > _LONG_PAGE:
+        counting = etree.HTMLParser(encoding="utf-8", huge_tree=True, target=_Attributes())
+        counting.feed(page.encode())
+        if counting.close() > _MOST_ATTRIBUTES:
+            raise ValueError(f"an element has more than {_MOST_ATTRIBUTES:,} attributes")
     parser = html.HTMLParser(
         encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True, collect_ids=False
     )
@@ -131,6 +140,20 @@ def _tree(page: str) -> Any:
     return tree
 
 
+class _Attributes:
+    """Counts the attributes of elements: a tree takes the square of their number to build."""
+
+    most = 0
+
+    def start(self, _tag: str, attributes: Mapping[str, str]) -> None:
+        """Take in an element."""
+        self.most = max(self.most, len(attributes))
+
+    def close(self) -> int:
+        """The number of the element that has most of them."""
+        return self.most
+
+
 def _main_parts(path: Path, page: str) -> Iterator[Part]:
     tree = _tree(page)
     if tree is None:
@@ -138,6 +161,11 @@ def _main_parts(path: Path, page: str) -> Iterator[Part]:
     for formula in [*tree.iter("math")]:
         words = formula.xpath(".//text()[not(ancestor::*[starts-with(name(), 'annotation')])]")
         formula.tag, formula[:], formula.text = "span", [], " ".join(" ".join(words).split())
+    for heading in tree.iter(*_HEADINGS):
+        for element in heading.iterancestors():  # each once, as elements nest
+            if element.get(_HAS_HEADING) is not None:
+                break
+            element.set(_HAS_HEADING, "")
     if text := _markdown(tree, _LEFT_OUT) or _markdown(tree, _NOT_SHOWN):
         title = " ".join((tree.findtext("head/title") or "").split())
         yield markdown_part(text, title or path.stem)
@@ -204,16 +232,21 @@ def _is_left_out(element: Any, left_out: frozenset[str]) -> bool:
     if element.tag == "a":
         is_own = (element.get("href") or "").startswith("#")
         return is_own and "".join(_texts(element)) in _LINKS_TO_HEADINGS
-    name = _ROLES.get(element.get("role") or "", element.tag)
+    role = element.get("role") or ""
+    name, names = _ROLES.get(role, element.tag), f"{element.get('class') or ''} {role}"
+    is_note = name == "aside" and bool(_NOTE.search(names))  # such as footnotes
     if name in left_out and name in _READ_WITH_HEADING:
-        return next(element.iter(*_HEADINGS), None) is None
+        return element.get(_HAS_HEADING) is None
     if name in left_out or left_out == _NOT_SHOWN or name == "li" or name in _WITHIN_LINES:
-        return name in left_out
-    if not _NAVIGATION.search(f"{element.get('class') or ''} {element.get('id') or ''}"):
+        return name in left_out and not is_note
+    if is_note or not _NAVIGATION.search(f"{names} {element.get('id') or ''}"):
         return False
     texts = _texts(element)
-    if len(texts) == _MOST_TEXTS:
-        return False
+    return len(texts) < _MOST_TEXTS and _are_links(element, texts)
+
+
+def _are_links(element: Any, texts: list[str]) -> bool:
+    """Whether most of the texts of an element are those of its links."""
     linked = [text for link in element.iter("a") for text in _texts(link)]
     return 2 * sum(map(len, linked)) > sum(map(len, texts))
 

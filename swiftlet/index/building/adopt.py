@@ -15,8 +15,10 @@ from swiftlet.corpora.fields import Fields
 from swiftlet.corpora.rows import Corpus
 from swiftlet.corpora.vector_sources import open_vectors
 from swiftlet.corpora.vectors import Metric, VectorSource
-from swiftlet.encoders.encoder import OnnxEncoder, directory_of
+from swiftlet.encoders.encoder import ModelEncoder
 from swiftlet.encoders.encoding import encode_texts
+from swiftlet.encoders.function import remembered
+from swiftlet.encoders.opening import EncoderSpec, Place, encoder_place, open_encoder
 from swiftlet.errors import CollectionError, EmbeddingSpaceMismatch, InvalidArgumentError
 from swiftlet.index.building.adopted import Adopted
 from swiftlet.index.building.assembly import Assembly, Trained
@@ -58,7 +60,7 @@ def adopt(
     ids: StrPath | Sequence[Any] | None = None,
     metric: Metric | None = None,
     as_is: bool | None = None,
-    encoder: StrPath | None = None,
+    encoder: EncoderSpec | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
     **settings: Any,
@@ -89,7 +91,7 @@ def adopt(
     checked, progress = made(BuildSettings, **settings), progress or Silence()
     if metric is not None:
         one_of("metric", metric, METRICS)
-    directory, place = directory_of(encoder), path_of("out", out).resolve()
+    encoder_at, place = encoder_place(encoder), path_of("out", out).resolve()
     check_target(place, overwrite=overwrite, kind="index")
     source: VectorSource
     if isinstance(vectors, str | PathLike | np.ndarray):
@@ -115,7 +117,7 @@ def adopt(
             )
         copied = EmbeddingsFile(artefact.with_name("copied.f32"), source.dim)
         disk.remove(copied.path, missing_ok=True)
-        return _assemble(adopted, artefact, copied, checked, directory, file, progress)
+        return _assemble(adopted, artefact, copied, checked, encoder_at, file, progress)
 
 
 def _assemble(
@@ -123,7 +125,7 @@ def _assemble(
     artefact: Path,
     copied: EmbeddingsFile,
     settings: BuildSettings,
-    encoder: Path | None,
+    encoder: Place | None,
     file: Path | None,
     progress: Progress,
 ) -> Manifest:
@@ -143,7 +145,7 @@ def _assemble(
         "adopted": adopted.source_name,
     }
     if encoder is not None:
-        loaded = OnnxEncoder.load(encoder, precision=settings.precision, role="passage")
+        loaded = open_encoder(encoder, "passage", precision=settings.precision)
         _check(loaded, adopted, threads)
         space = replace(space_of_encoder(loaded, threads), metric=metric, normalised=normalised)
         details |= with_place(_made_by(loaded, adopted, settings), encoder)
@@ -215,7 +217,7 @@ def _file_to_keep(
     return file
 
 
-def _made_by(encoder: OnnxEncoder, adopted: Adopted, settings: BuildSettings) -> Mapping[str, Any]:
+def _made_by(encoder: ModelEncoder, adopted: Adopted, settings: BuildSettings) -> Mapping[str, Any]:
     """The details of an index whose vectors an encoder has made."""
     whole = _WHOLE | {"max_tokens": encoder.max_tokens}
     parts = {
@@ -228,10 +230,11 @@ def _made_by(encoder: OnnxEncoder, adopted: Adopted, settings: BuildSettings) ->
         "encoder_fingerprint": encoder.manifest.fingerprint,
         "precision": encoder.precision,
         "splitting": parts if adopted.is_grouped else whole,
+        **remembered(encoder),
     }
 
 
-def _check(encoder: OnnxEncoder, adopted: Adopted, threads: int) -> None:
+def _check(encoder: ModelEncoder, adopted: Adopted, threads: int) -> None:
     """Refuse an encoder that does not reproduce a sample of the vectors.
 
     :raises EmbeddingSpaceMismatch: When it does not.

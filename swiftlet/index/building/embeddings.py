@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swiftlet import disk
-from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.encoders.encoder import ModelEncoder
 from swiftlet.encoders.encoding import encode_batches
-from swiftlet.errors import ArtefactError, CollectionError, InvalidArgumentError, shown
+from swiftlet.encoders.function import known_as, remembered
+from swiftlet.errors import ArtefactError, InvalidArgumentError
 from swiftlet.index.building.settings import BuildSettings
 from swiftlet.index.contents import Contents
 from swiftlet.index.documents.passages import encoder_text
@@ -22,7 +23,7 @@ from swiftlet.index.vectors.embeddings_file import EmbeddingsFile
 from swiftlet.manifest import load_manifest
 from swiftlet.processors import available_processors
 from swiftlet.progress import Progress, Silence
-from swiftlet.types import Document, EmbeddedDocument, Embeddings
+from swiftlet.types import Document, Embeddings
 
 _STATE_FILE, _HASHES_FILE, _EARLIER_FILE = "build.json", "hashes.u64", "earlier.f32"
 _BLOCK_ROWS = 32
@@ -34,7 +35,7 @@ class NewCorpus:
     def __init__(
         self,
         documents: Iterable[Document],
-        encoder: OnnxEncoder,
+        encoder: ModelEncoder,
         settings: BuildSettings,
         *,
         index: Path | None = None,
@@ -45,8 +46,6 @@ class NewCorpus:
         :raises InvalidArgumentError: When a passage would have no tokens of its own.
         """
         self._documents, self._encoder, self._index = documents, encoder, index
-        self.has_vectors = False
-        """Whether a document came with a vector, which is left out."""
         self._threads = settings.threads or available_processors()
         splitter = settings.splitter(encoder)
         self.split = splitter.split
@@ -61,23 +60,12 @@ class NewCorpus:
                 "truncate": splitter.truncate,
             },
             **({"vectors": vectors} if vectors > 1 else {}),
+            **remembered(encoder),
         }
 
-    def documents(self) -> Iterator[Document]:
-        """All documents in order.
-
-        :raises CollectionError: When one has a vector only: here, texts are encoded.
-        """
-        for document in self._documents:
-            if isinstance(document, EmbeddedDocument):
-                if not document.title and not document.text.strip():
-                    raise CollectionError(
-                        "the corpus",
-                        f"the document {shown(document.document_id)} has a vector, and neither "
-                        "text nor title: `swiftlet adopt` takes the vectors",
-                    )
-                self.has_vectors = True
-            yield document
+    def documents(self) -> Iterable[Document]:
+        """All documents in order."""
+        return self._documents
 
     def embed(self, corpus: StoredCorpus, file: EmbeddingsFile, progress: Progress) -> None:
         """Complete `file`; an interrupted run may have left a part of it.
@@ -87,11 +75,6 @@ class NewCorpus:
 
         :raises StorageError: When the file system refuses.
         """
-        if self.has_vectors:
-            progress.note(
-                'the vectors in "embedding" are left out and the texts encoded: `swiftlet adopt` '
-                "(in Python swiftlet.adopt) takes the vectors"
-            )
         earlier = EmbeddingsFile(file.path.with_name(_EARLIER_FILE), file.width)
         hashes = self._resume(corpus, file, earlier, progress)
         if self._index is not None:
@@ -122,15 +105,17 @@ class NewCorpus:
 
         Those of the same corpus stay in `file`.
         """
-        state = {
-            "content": corpus.content_sha256,
-            "encoder": self._encoder.manifest.fingerprint,
-            "precision": self._encoder.precision,
-        }
         disk.remove(earlier.path, missing_ok=True)
         hashes: Hashes = np.empty(0, np.uint64)
         places = file.path.with_name(_STATE_FILE), file.path.with_name(_HASHES_FILE)
         interrupted = _read_state(places[0])
+        encoder = known_as(self._encoder, interrupted)
+        state = {
+            "content": corpus.content_sha256,
+            "encoder": encoder.manifest.fingerprint,
+            "precision": encoder.precision,
+            **remembered(encoder),
+        }
         if interrupted == state:
             return hashes
         if interrupted == {**state, "content": interrupted.get("content")}:
@@ -172,7 +157,7 @@ def _found(hashes: Hashes, wanted: Hashes) -> NDArray[np.int64]:
     return np.where(hashes[rows] == wanted, rows, -1)
 
 
-def _copied(index: Path, file: EmbeddingsFile, encoder: OnnxEncoder) -> Hashes:
+def _copied(index: Path, file: EmbeddingsFile, encoder: ModelEncoder) -> Hashes:
     """The hashes of the texts of an index, whose embeddings are appended to the file.
 
     The embeddings are as precise as the index keeps them.
@@ -182,6 +167,7 @@ def _copied(index: Path, file: EmbeddingsFile, encoder: OnnxEncoder) -> Hashes:
     """
     manifest = load_manifest(index, "index")
     made_by = manifest.details["encoder_fingerprint"], manifest.details["precision"]
+    encoder = known_as(encoder, manifest.details)
     if made_by != (encoder.manifest.fingerprint, encoder.precision):
         return np.empty(0, np.uint64)
     contents = Contents(index, manifest)

@@ -9,7 +9,7 @@ from swiftlet.errors import InvalidArgumentError, shown
 from swiftlet.index.lexical import DEFAULT_LANGUAGE
 
 if TYPE_CHECKING:  # NumPy is not loaded for the help of a command
-    from swiftlet.encoders.encoder import OnnxEncoder, Precision
+    from swiftlet.encoders.encoder import ModelEncoder, Precision
     from swiftlet.index.documents.passages import PassageSplitter
 
 
@@ -91,7 +91,7 @@ class BuildSettings:
     def __post_init__(self) -> None:
         check_values(self)
 
-    def splitter(self, encoder: "OnnxEncoder") -> "PassageSplitter":
+    def splitter(self, encoder: "ModelEncoder") -> "PassageSplitter":
         """What splits documents for this encoder.
 
         :raises InvalidArgumentError: When a passage would have no tokens of its own.

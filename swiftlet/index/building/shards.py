@@ -16,8 +16,8 @@ from typing_extensions import override
 from swiftlet import disk, encoders
 from swiftlet.arguments import StrPath, made, path_of
 from swiftlet.corpora.lines import SkippedLines
-from swiftlet.corpora.rows import Corpus, documents_of
-from swiftlet.encoders.encoder import OnnxEncoder, directory_of
+from swiftlet.corpora.rows import Corpus, documents_to_encode
+from swiftlet.encoders.opening import EncoderSpec, encoder_place, open_encoder
 from swiftlet.errors import ArtefactError, InvalidArgumentError
 from swiftlet.index.building.draft import describe, draft
 from swiftlet.index.building.embeddings import NewCorpus
@@ -205,7 +205,7 @@ def encode(
     out: StrPath,
     *,
     shard: tuple[int, int],
-    encoder: StrPath | None = None,
+    encoder: EncoderSpec | None = None,
     half: bool = False,
     overwrite: bool = False,
     skipped: SkippedLines | None = None,
@@ -228,11 +228,11 @@ def encode(
     if given := [name for name in settings if name in OPTIONS and OPTIONS[name].of_index]:
         raise InvalidArgumentError(f"{given[0]} is of the index: give it to build")
     checked, progress = made(BuildSettings, **settings), progress or Silence()
-    part = _Part(documents_of(corpus, skipped=skipped), Shard(*shard))
-    directory = directory_of(encoder) or encoders.DEFAULT_ENCODER
+    part = _Part(documents_to_encode(corpus, skipped=skipped), Shard(*shard))
+    place = encoder_place(encoder) or encoders.DEFAULT_ENCODER
     out = path_of("out", out).resolve()
     check_target(out, overwrite=overwrite, kind=KIND)
-    loaded = OnnxEncoder.load(directory, precision=checked.precision, role="passage")
+    loaded = open_encoder(place, "passage", precision=checked.precision)
     new = NewCorpus(part, loaded, checked)
     with (
         draft(
@@ -248,7 +248,7 @@ def encode(
         kept[:] = rows
         kept.flush()
         details = {
-            **with_place(new.details, directory),
+            **with_place(new.details, place),
             "number": part.shard.number,
             "of": part.shard.of,
             "corpus": part.corpus,

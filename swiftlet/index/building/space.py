@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.encoders.encoder import ModelEncoder
 from swiftlet.encoders.encoding import encode_texts
 from swiftlet.encoders.tokenizer import Tokenizer
 from swiftlet.index.documents.writer import StoredCorpus
@@ -49,7 +49,7 @@ class Space:
         return self.dim * self.vectors
 
 
-def space_of_encoder(encoder: OnnxEncoder, threads: int) -> Space:
+def space_of_encoder(encoder: ModelEncoder, threads: int) -> Space:
     """The space into which a document encoder embeds; it reads spans of words as queries."""
 
     def queries(corpus: StoredCorpus, _: Embeddings, count: int) -> Embeddings:
@@ -62,7 +62,7 @@ def space_of_encoder(encoder: OnnxEncoder, threads: int) -> Space:
     return Space(encoder.dim, encoder.embedding_space, queries, vectors, tokenizer=tokenizer)
 
 
-def space_of_index(manifest: Manifest, encoder: OnnxEncoder | None, threads: int) -> Space:
+def space_of_index(manifest: Manifest, encoder: ModelEncoder | None, threads: int) -> Space:
     """The space of an index, which has no encoder where its vectors were made elsewhere."""
     if encoder is not None:
         found = space_of_encoder(encoder, threads)

@@ -12,7 +12,7 @@ from typing_extensions import override
 from swiftlet import disk
 from swiftlet.address import Address
 from swiftlet.arguments import StrPath, place_of, whole_number
-from swiftlet.encoders.encoder import directory_of
+from swiftlet.encoders.opening import EncoderSpec, Place, encoder_place
 from swiftlet.errors import ArtefactError, RetrievalError, StorageError, UnfinishedWriteError
 from swiftlet.index.changes.log import CHANGES_FILE, Change, Changes, ChangesWriter
 from swiftlet.index.directory import DOCUMENTS_FILE
@@ -49,12 +49,10 @@ class IndexWriter(Writer):
     _is_current = False
     """Whether `_files` are as the disk has them: after an error, they are opened again."""
 
-    def __init__(
-        self, index: Path, encoder_directory: Path | None, *, threads: int | None = None
-    ) -> None:
+    def __init__(self, index: Path, encoder: Place | None, *, threads: int | None = None) -> None:
         """Open the index, and lock it until `close` or the end of the process.
 
-        :param encoder_directory: The document encoder of the index, loaded when first needed; None
+        :param encoder: The document encoder of the index, loaded when first needed; None
             takes the one that the index remembers.
         :param threads: Threads that encode; None takes all cores.
         :raises ArtefactError: When the index is damaged, or is being written by another process.
@@ -64,8 +62,8 @@ class IndexWriter(Writer):
         read_manifest(index, "index")  # refused before anything is made beside it
         self.index = self.place = index.resolve()
         """The directory that is written, without links."""
-        self._encoder_directory, self._threads = encoder_directory, threads
-        super().__init__(Preparation(encoder_directory, threads))
+        self._encoder, self._threads = encoder, threads
+        super().__init__(Preparation(encoder, threads, index))
         self._merging = Lock()
         self._writing = Lock()
         self._closed = False
@@ -133,7 +131,7 @@ class IndexWriter(Writer):
         self,
         *,
         progress: Progress | None = None,
-        merge: Callable[[Path, Path, int, Path | None], object] | None = None,
+        merge: Callable[[Path, Path, int, Place | None], object] | None = None,
     ) -> bool:
         """Merge all changes so far into a new base; false if there is nothing to merge.
 
@@ -162,7 +160,7 @@ class IndexWriter(Writer):
                     encoder = self._preparation.encoder(manifest) if known else None
                     merge_changes(*place, encoder, threads=self._threads, progress=progress)
                 else:
-                    merge(*place, self._encoder_directory)
+                    merge(*place, self._encoder)
                 flush(artefact)  # not while writers wait
                 with self._writing:
                     self._publish(artefact, last, manifest.details)
@@ -324,20 +322,20 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def write(
-    index: StrPath | Address, *, encoder: StrPath | None = None, threads: int | None = None
+    index: StrPath | Address, *, encoder: EncoderSpec | None = None, threads: int | None = None
 ) -> Writer:
     """Open an index for changes. A directory is locked until the writer is closed.
 
     :param index: A directory, or an address, as `swiftlet.open` takes it.
-    :param encoder: The directory of the document encoder that the index was built with; None takes
-        the one that the index remembers.
+    :param encoder: The document encoder that the index was built with, as `swiftlet.build` takes
+        it; None takes the one that the index remembers.
     :param threads: Threads that encode; None takes all cores.
     :raises ArtefactError: When the index is damaged, or another process is writing it.
     :raises InvalidArgumentError: When the index does not keep the embeddings of its passages.
     :raises StorageError: When the index is on storage that cannot be written.
     """
     threads = None if threads is None else whole_number("threads", threads, least=1)
-    place, found = place_of("index", index), directory_of(encoder)
+    place, found = place_of("index", index), encoder_place(encoder)
     if isinstance(place, Path):
         return IndexWriter(place, found, threads=threads)
     return server_at(place).writer(place, Preparation(found, threads))

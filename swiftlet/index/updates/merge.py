@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from swiftlet.encoders import QUERY_ENCODER_FOLDER
-from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.encoders.encoder import ModelEncoder
+from swiftlet.encoders.opening import Place
 from swiftlet.index.building.assembly import FOUND, Assembly, Trained
 from swiftlet.index.building.space import space_of_index
 from swiftlet.index.changes.log import FIRST_CHANGE
@@ -35,7 +36,7 @@ def merge_changes(
     index: Path,
     artefact: Path,
     last: int,
-    encoder: Path | OnnxEncoder | None,
+    encoder: Place | ModelEncoder | None,
     *,
     threads: int | None = None,
     progress: Progress | None = None,
@@ -45,8 +46,8 @@ def merge_changes(
     The vector index is trained again when the collection has doubled or halved since its training,
     when its size asks for another type, or when it finds fewer of the nearest.
 
-    :param encoder: The document encoder of the index, or its directory; None finds it, unless the
-        index has none.
+    :param encoder: The document encoder of the index, or its place; None finds it, unless the index
+        has none.
     :raises ArtefactError: When the index or the encoder is damaged, or they do not fit together.
     :raises StorageError: When the file system refuses.
     """
@@ -74,9 +75,10 @@ def merge_changes(
         return Trained(of_vectors(found, vectors), factory, trained_on, share)
 
     threads = threads or available_processors()
-    if not isinstance(encoder, OnnxEncoder):
-        has_encoder = bool(details["encoder_fingerprint"])
-        encoder = load_document_encoder(details, encoder) if has_encoder else None
+    if not details["encoder_fingerprint"]:
+        encoder = None
+    elif encoder is None or isinstance(encoder, Place):
+        encoder = load_document_encoder(details, encoder)
     assembly = Assembly(
         space=space_of_index(manifest, encoder, threads),
         engine=engine,

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from threading import Lock
@@ -12,9 +13,11 @@ import numpy as np
 
 from swiftlet.corpora.lines import SkippedLines
 from swiftlet.corpora.rows import Corpus, documents_of
-from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.encoders.encoder import ModelEncoder
 from swiftlet.encoders.encoding import encode_texts
+from swiftlet.encoders.opening import Place
 from swiftlet.errors import CollectionError, InvalidArgumentError, shown
+from swiftlet.index.acceptance import of_index
 from swiftlet.index.changes.log import Change
 from swiftlet.index.document_encoder import load_document_encoder
 from swiftlet.index.documents.passages import PassageSplitter, encoder_text
@@ -53,13 +56,16 @@ def checked_ids(document_ids: Iterable[str]) -> list[str]:
 class Preparation:
     """Prepares documents for an index, with its document encoder. Thread-safe."""
 
-    def __init__(self, encoder_directory: Path | None, threads: int | None = None) -> None:
+    def __init__(
+        self, encoder_place: Place | None, threads: int | None = None, index: Path | None = None
+    ) -> None:
         """Encode with `threads` threads (default: all cores); the encoder is loaded when needed.
 
-        Without an encoder directory, it is the one that the index remembers.
+        Without a place, it is the encoder that the index remembers. One that is named for an index
+        of vectors alone must reproduce a sample of the `index`.
         """
-        self._directory, self._threads = encoder_directory, threads
-        self._encoder: OnnxEncoder | None = None
+        self._place, self._threads, self._index = encoder_place, threads, index
+        self._encoder: ModelEncoder | None = None
         self._loaded_for: object = None
         self._loading = Lock()
 
@@ -84,6 +90,8 @@ class Preparation:
         if all(isinstance(each, EmbeddedDocument) for each in documents):
             return [((0, len(each.text)),) for each in documents]
         encoder, splitting = self.encoder(manifest), manifest.details["splitting"]
+        if splitting["truncate"]:  # an index of vectors alone knows no number
+            splitting = {**splitting, "max_tokens": encoder.max_tokens}
         # A passage has at least a word, so the words of these passages have at most these tokens.
         words = None if most is None else most * encoder.max_tokens
         splitter = PassageSplitter(
@@ -105,7 +113,7 @@ class Preparation:
             return np.empty((0, manifest.width), np.float32)
         return encode_texts(self.encoder(manifest), texts, self._threads)
 
-    def encoder(self, manifest: Manifest) -> OnnxEncoder:
+    def encoder(self, manifest: Manifest) -> ModelEncoder:
         """The document encoder of the index of `manifest`.
 
         :raises ArtefactError: When the encoder is damaged, or is another one.
@@ -113,7 +121,8 @@ class Preparation:
         wanted = encoder_details(manifest)
         with self._loading:
             if self._encoder is None or self._loaded_for != wanted:
-                self._encoder = load_document_encoder(manifest.details, self._directory)
+                trial = partial(of_index, index=self._index, manifest=manifest)
+                self._encoder = load_document_encoder(manifest.details, self._place, trial=trial)
                 self._loaded_for = wanted
             return self._encoder
 
@@ -227,7 +236,7 @@ class Writer(ABC):
         self,
         *,
         progress: Progress | None = None,  # noqa: ARG002
-        merge: Callable[[Path, Path, int, Path | None], object] | None = None,  # noqa: ARG002
+        merge: Callable[[Path, Path, int, Place | None], object] | None = None,  # noqa: ARG002
     ) -> bool:
         """Merge the changes into the base, if there is one; false if there is nothing to merge."""
         return False

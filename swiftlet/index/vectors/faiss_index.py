@@ -244,6 +244,7 @@ class FaissIndex(Engine):
                     parameters=self.parameters,
                     most_probes=self.most_probes,
                     lists=self.lists,
+                    named=self.named,
                 )
         return RestrictedIndex(self, allowed)
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,8 @@ from swiftlet.index.vectors.vector_index import (
 from swiftlet.manifest import L2, METRIC
 from swiftlet.types import Embeddings
 
-if TYPE_CHECKING:
-    from swiftlet.index.vectors.faiss_index import FaissIndex
+Found = tuple[Embeddings, Rows]
+"""Scores (k,) and rows (k,), best first."""
 
 _MOST_PARAMETERS = 64
 _WIDENING = 4
@@ -152,7 +152,7 @@ class SelectedRows(RestrictedIndex):
 
     def __init__(
         self,
-        whole: "FaissIndex",
+        whole: VectorIndex,
         allowed: Mask,
         index: Any,
         selector: Any,
@@ -160,10 +160,14 @@ class SelectedRows(RestrictedIndex):
         parameters: FaissParameters,
         most_probes: int,
         lists: Lists | None,
+        named: Callable[[Embeddings, Found], Found],
     ) -> None:
-        """Search `index`, the FAISS index of `whole` or of its finest codes, by the `selector`."""
+        """Search `index`, the FAISS index of `whole` or of its finest codes, by the `selector`.
+
+        :param named: Makes scores and rows of `whole` of what FAISS finds for an embedding.
+        """
         super().__init__(whole, allowed)
-        self._faiss, self._index, self._most_probes = whole, index, most_probes
+        self._named, self._index, self._most_probes = named, index, most_probes
         self._parameters_of = kept_parameters(index, selector)
         self._given, self._lists = parameters, lists
         if self._lists is not None:
@@ -181,7 +185,7 @@ class SelectedRows(RestrictedIndex):
             refine_factor = min(self._given.refine_factor, self.size / num_candidates)
             parameters = self._parameters_of(probes, refine_factor)
             found = nearest_rows(self._index, embedding, num_candidates, parameters)
-            found = self._faiss.named(embedding, found)
+            found = self._named(embedding, found)
             if len(found[1]) == num_candidates:
                 return found
             if probes == self._most_probes:

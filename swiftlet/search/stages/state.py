@@ -1,11 +1,8 @@
 """A search under way, the stages that work on it, and the index at the moment that they see."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from math import inf
 from time import perf_counter
 from typing import Protocol
 
@@ -25,8 +22,6 @@ _FEWEST_FOR_PAGES = 128
 
 _WIDENING = 4
 """The factor by which the candidates grow while a search is not complete."""
-
-_DEADLINE: ContextVar[float] = ContextVar("deadline", default=inf)
 
 _KEPT_SELECTIONS = 8
 """How many filters are kept ready: each takes about a byte for a passage, and up to 25 MB more."""
@@ -164,18 +159,3 @@ def depth_and_candidates(request: SearchRequest, mode: Mode) -> tuple[int, int]:
     depth = max(depth, request.rerank or 0)
     fewest = FEWEST_HYBRID_CANDIDATES if mode == "hybrid" else 0
     return depth, max(fewest, num_candidates_for(depth))
-
-
-@contextmanager
-def due_at(deadline: float) -> Iterator[None]:
-    """In the block, the answer to the search on this thread is due at this `perf_counter` time."""
-    token = _DEADLINE.set(deadline)
-    try:
-        yield
-    finally:
-        _DEADLINE.reset(token)
-
-
-def seconds_left() -> float:
-    """How long an engine on another machine may take; infinite if there is no deadline."""
-    return _DEADLINE.get() - perf_counter()

@@ -8,7 +8,6 @@ from typing import Any
 
 import grpc
 from pymilvus import MilvusClient, MilvusException
-from pymilvus.client.call_context import CallContext
 from pymilvus.exceptions import (
     ConnectError,
     ConnectionNotExistException,
@@ -16,6 +15,7 @@ from pymilvus.exceptions import (
 )
 
 from swiftlet.address import TOKEN_VARIABLE, Address
+from swiftlet.deadline import seconds_left
 from swiftlet.errors import (
     IndexServerAwayError,
     IndexServerError,
@@ -23,7 +23,6 @@ from swiftlet.errors import (
     InvalidArgumentError,
 )
 from swiftlet.manifest import Manifest
-from swiftlet.search.stages.state import seconds_left
 from swiftlet.servers.milvus import schema
 from swiftlet.servers.state import LONGEST_SECONDS, PushState
 
@@ -107,12 +106,8 @@ class Collection:
             raise IndexServerTimeoutError("the deadline passed before the index was searched")
         longest = min(SLOW_SECONDS if slow else LONGEST_SECONDS, seconds)
         try:
-            client = self.client
-            if not hasattr(client, method):
-                # The client has no bulk inserts, but its connection has.
-                client = client._get_connection()  # noqa: SLF001
-                arguments["context"] = CallContext(self.address.database)
-            return getattr(client, method)(timeout=_Once(longest) if once else longest, **arguments)
+            call = getattr(self.client, method)
+            return call(timeout=_Once(longest) if once else longest, **arguments)
         except _ERRORS as error:
             found = self._error(method, error)
             if isinstance(found, IndexServerAwayError):

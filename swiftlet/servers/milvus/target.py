@@ -20,7 +20,6 @@ from swiftlet.index.documents.split import SplitDocument
 from swiftlet.index.lexical.bm25 import word_place
 from swiftlet.progress import Progress
 from swiftlet.servers.milvus import schema
-from swiftlet.servers.milvus.bulk_insert import BulkInsert, Place, await_tasks
 from swiftlet.servers.milvus.collection import METRIC, Collection, index_of, state_of
 from swiftlet.servers.milvus.filters import FilterFields, facet_columns
 from swiftlet.servers.milvus.rows import Row, rows_of, with_rows
@@ -28,7 +27,7 @@ from swiftlet.servers.milvus.schema import EMBEDDING, WORDS
 from swiftlet.servers.milvus.words import WordCounts, WordStatistics, word_vectors
 from swiftlet.servers.sources import Source
 from swiftlet.servers.state import COMPLETE, EXACT_UP_TO, PushState, manifest_text
-from swiftlet.servers.target import Target, reads_no_files
+from swiftlet.servers.target import Target
 from swiftlet.types import Embeddings
 
 _BATCH_ROWS = 500
@@ -127,13 +126,6 @@ class MilvusTarget(Target):
         self._plan = VectorIndexPlan("FLAT", {})
         self._counts = Counter[int]()
         self._again = False
-        self._bulk: BulkInsert | None = None
-
-    @override
-    def insert_in_bulk(self, place: str) -> None:
-        if self.collection.is_lite():
-            raise reads_no_files("Milvus Lite")
-        self._bulk = BulkInsert(self.collection, Place(place))
 
     @override
     def lacks_words(self) -> str:
@@ -188,8 +180,6 @@ class MilvusTarget(Target):
         if hybrid:
             WordCounts(self.address).drop()
         if collection.exists():
-            if not collection.is_lite():
-                await_tasks(collection, progress)
             collection.call("drop_collection", slow=True)
         fields = collection.client.create_schema(auto_id=False, enable_dynamic_field=False)
         fields.add_field(schema.ROW, DataType.INT64, is_primary=True)
@@ -228,13 +218,7 @@ class MilvusTarget(Target):
             rows_of(document, document.passages, embeddings, words, facets)
             for document, embeddings in source.encoded()
         )
-        rest = islice(rows, done, None)
-        if self._bulk is None:
-            self._write(rest, done, progress)
-        else:
-            for number in self._bulk.insert(rest, done, progress):
-                done += number
-                self.set_state(f"{done}")
+        self._write(islice(rows, done, None), done, progress)
         collection.call("flush", slow=True)
 
     def _write(self, rows: Iterator[Row], done: int, progress: Progress) -> None:

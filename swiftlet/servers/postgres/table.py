@@ -23,6 +23,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.sql import SQL, Composable, Composed, Identifier
 
 from swiftlet.address import TOKEN_VARIABLE, Address
+from swiftlet.deadline import seconds_left
 from swiftlet.errors import (
     IndexServerAwayError,
     IndexServerError,
@@ -30,7 +31,6 @@ from swiftlet.errors import (
     InvalidArgumentError,
 )
 from swiftlet.index.vectors.vector_index import Rows
-from swiftlet.search.stages.state import seconds_left
 from swiftlet.servers.postgres.connection import Connection, connect
 from swiftlet.servers.state import LONGEST_SECONDS, PushState
 

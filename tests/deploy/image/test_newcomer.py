@@ -12,7 +12,7 @@ import pytest
 from tests.deploy.image.containers import ROOT, docker
 from tests.test_readme import commands_of
 
-SMALL = ["DURATION=1", "RATES=50 150", "LOADTEST=--no-locust"]
+SMALL = ["DURATION=1", "RATES=50 150"]
 
 
 @pytest.fixture

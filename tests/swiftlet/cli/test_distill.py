@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from swiftlet.corpora.collections import read_documents
-from swiftlet.encoders import DEFAULT_ENCODER, torch_weights
-from swiftlet.index.building.build import BuildSettings, build_index
+from swiftlet.encoders import DEFAULT_ENCODER, LOOKUP_QUERY_ENCODER, torch_weights
+from swiftlet.index.building.build import BuildSettings, build, build_index
 from swiftlet.manifest import read_manifest
 from swiftlet.progress import Silence
 from tests.command_line import refusal, swiftlet
@@ -129,3 +129,37 @@ def test_bad_options_are_refused_in_one_sentence(
 def test_teacher_and_texts_are_needed(minilm: Path, tmp_path: Path) -> None:
     result = swiftlet("distill", "--teacher", minilm, "--layers", "0", "--out", tmp_path / "small")
     assert refusal(result) == "there are no texts: name queries, a corpus or both"
+
+
+@pytest.mark.check
+def test_an_index_alone_gives_an_encoder_and_a_verdict(tmp_path: Path) -> None:
+    documents = [
+        {"_id": f"{name}-{n}", "text": f"{question.format(name)}, and why?"}
+        for name in SUBJECTS
+        for n, question in enumerate(QUESTIONS)
+    ]
+    index, out = tmp_path / "index", tmp_path / "small"
+    build(documents, index, language=None)
+    result = swiftlet(
+        "distill", "--index", index, "--student", LOOKUP_QUERY_ENCODER.name, "--projection-only",
+        "--out", out,
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    encoder = out / "onnx" / "query_encoder"
+    assert read_manifest(encoder).embedding_space == read_manifest(index).embedding_space
+    assert "overlap@10 with the index's own query encoder is " in result.stdout
+    good = read_manifest(out).details["verdict"]["is_good"]
+    assert (f"Next: swiftlet serve {index} --encoder {encoder}" in result.stdout) == good
+    assert ("use it: " if good else "not good enough yet: ") in result.stdout
+
+
+def test_an_index_teaches_no_queries_without_a_teacher(
+    index: Path, collection: Path, tmp_path: Path
+) -> None:
+    out, log = tmp_path / "small", collection / "log.txt"
+    sentence = refusal(swiftlet("distill", "--index", index, "--queries", log, "--out", out))
+    assert sentence == "queries need a teacher, which gives their vectors: name it, too"
+    few = refusal(swiftlet("distill", "--index", index, "--student", "nowhere", "--out", out))
+    assert few.startswith("nowhere ")
+    assert refusal(swiftlet("distill", "--out", out)).startswith("there is nothing to imitate")
+    assert not out.exists()

@@ -1,5 +1,6 @@
 """The command line as users run it."""
 
+import ast
 import json
 import os
 import re
@@ -53,6 +54,21 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     corpus = write_corpus(folder / "corpus.jsonl")
     assert swiftlet("index", corpus, "--out", folder / "index").exit_code == 0
     return folder / "index"
+
+
+def test_the_entry_point_says_that_it_was_interrupted_before_it_imports_much() -> None:
+    program = (
+        "import sys; seen = {*sys.modules}; import swiftlet.__main__; print({*sys.modules} - seen)"
+    )
+    imported = ast.literal_eval(subprocess.check_output([sys.executable, "-c", program], text=True))
+    assert "swiftlet.__main__" in imported
+    assert not {"typing", "re", "typer", "rich"} & imported
+
+
+def test_a_width_that_no_terminal_has_is_left_out() -> None:
+    command = [sys.executable, "-m", "swiftlet", "--help"]
+    environment = {**os.environ, "COLUMNS": "9" * 30}
+    assert "search" in subprocess.check_output(command, env=environment, text=True)
 
 
 def test_the_version_is_printed() -> None:

@@ -102,6 +102,17 @@ def test_cells_keep_their_quotes_and_signs(content: str, texts: list[str], tmp_p
     assert [each.text for each in found] == texts
 
 
+@pytest.mark.parametrize("number", ["inf", "-inf", "Infinity", "+inf", "1e999", "-1E+400"])
+def test_a_number_that_is_not_finite_is_a_text(number: str, tmp_path: Path) -> None:
+    (tmp_path / "first.csv").write_text(f"id,text,v\n1,t,{number}\n2,t,1.5\n")
+    many = "".join(f"{row},t,{row}.5\n" for row in range(1_001))
+    (tmp_path / "late.csv").write_text(f"id,text,v\n{many}last,t,{number}\n")
+    first, *_ = read_documents(tmp_path / "first.csv")
+    *_, before, last = read_documents(tmp_path / "late.csv")
+    assert (first.metadata, last.metadata) == ({"v": number}, {"v": number})
+    assert before.metadata == {"v": 1000.5}
+
+
 @pytest.mark.parametrize(
     ("encoding", "said"),
     [

@@ -229,6 +229,8 @@ PLACES = [0, 1, 2, 3]
          [{"x": "a", "y": "a"}, {"x": "b", "y": "b"}]),
         (pa.ListArray.from_arrays(PLACES, TEXTS), [["a"], ["b"]]),
         (pa.LargeListArray.from_arrays(PLACES, TEXTS), [["a"], ["b"]]),
+        (pa.ListViewArray.from_arrays(PLACES[:-1], [1] * 3, TEXTS), [["a"], ["b"]]),
+        (pa.LargeListViewArray.from_arrays([0, 2, 1], [1] * 3, TEXTS), [["b"], ["a"]]),
         (pa.FixedSizeListArray.from_arrays(TEXTS, 1), [["a"], ["b"]]),
         (pa.MapArray.from_arrays(PLACES, pa.array(["k"] * 3), TEXTS), [[["k", "a"]], [["k", "b"]]]),
         (pa.DictionaryArray.from_arrays([0, 1, 2], TEXTS), ["a", "b"]),

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image
 from typer.testing import CliRunner
 
 import swiftlet
@@ -21,8 +20,6 @@ from swiftlet.evaluation.fidelity import (
     dimensions_for_recall,
     measure,
 )
-from swiftlet.evaluation.plots.fidelity import plot_fidelity
-from swiftlet.evaluation.plots.figures import save_figure
 
 TEXTS = ["tea tea leaf", "tea water", "snow ski board slope", "ski tax", "tax law law law", "snow"]
 QUERIES = ["tea leaf", "ski slope", "law"]
@@ -130,20 +127,10 @@ def test_impossible_measurements_are_refused_in_one_sentence(arguments, problem)
         swiftlet.fidelity(rows, **{"queries": {"q": "tea"}, **arguments})
 
 
-def test_an_index_is_measured_by_its_passages_and_drawn(small_index, tmp_path) -> None:
-    plot = tmp_path / "fidelity.png"
+def test_an_index_is_measured_by_its_passages(small_index) -> None:
     given = ["fidelity", str(small_index), "--rank", "1", "--num-queries", "20"]
-    shown = CliRunner().invoke(app, [*given, "--plot", str(plot)])
+    shown = CliRunner().invoke(app, given)
     assert shown.exit_code == 0, shown.output
     found = swiftlet.fidelity(small_index, rank=1, num_queries=20)
     assert f"{found.num_texts} texts" in shown.output
     assert f"lemmas 1 and 2 guarantee it from {found.pair_bound:,} and" in shown.output
-    with Image.open(plot) as image:
-        assert image.width > image.height > 100
-
-
-def test_figures_without_an_answer_are_left_out(tmp_path) -> None:
-    rows = [{"_id": f"{number}", "text": text} for number, text in enumerate(TEXTS)]
-    found = swiftlet.fidelity(rows, {"q": "tea leaf", "r": "snow ski"}, rank=1)
-    assert len(plot_fidelity(replace(found, tightness=(), groups=())).axes) == 1
-    save_figure(plot_fidelity(found), tmp_path / "all.svg")

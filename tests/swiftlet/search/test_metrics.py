@@ -11,6 +11,7 @@ import pytest
 import swiftlet
 from swiftlet.encoders.missing import MissingEncoder
 from swiftlet.errors import CorruptIndexError, InvalidArgumentError, ManifestError
+from swiftlet.index.building.adopt import adopt
 from swiftlet.index.changes.log import Change
 from swiftlet.index.directory import IndexDirectory
 from swiftlet.index.parts import FixedIndex
@@ -140,19 +141,25 @@ def test_a_hybrid_search_fuses_scores_on_the_scale_of_cosines(
     assert len(by_ranks) == 5
 
 
+@pytest.mark.parametrize("merged", [False, True])
 def test_changes_are_found_by_the_metric(
-    index: Path, tmp_path: Path, kind: str, vectors: Embeddings, searcher: Searcher
+    index: Path, tmp_path: Path, kind: str, vectors: Embeddings, searcher: Searcher, *, merged: bool
 ) -> None:
     changed = shutil.copytree(index, tmp_path / "index")
-    put = RANDOM.normal(size=(2, DIM)).astype(np.float32)
+    put = np.random.default_rng(5).normal(size=(2, DIM)).astype(np.float32)
     if KINDS[kind]["normalised"]:
         put /= np.linalg.norm(put, axis=1, keepdims=True)
     document = Document("new", "one two", "New", {"topic": "bread"})
     with swiftlet.write(changed) as writer:
         writer.append([Change(0, "new", document, ((0, 3), (4, 7)), put)], read_manifest(changed))
         writer.delete(["bread-1"])
+        if merged:
+            assert writer.compact()
     owners = [*owners_of(searcher), "new", "new"]
     rows = np.concatenate((vectors, put))
+    before, after = (read_manifest(each) for each in (index, changed))
+    assert (after.metric, after.normalised) == (before.metric, before.normalised)
+    assert after.details.get("dense_scale") == before.details.get("dense_scale")
     with swiftlet.open(changed) as opened:
         for place in PLACES:
             for filter_, allowed in (
@@ -208,3 +215,30 @@ def test_a_manifest_with_another_metric_than_the_index_is_refused(
     write_manifest(copy, replace(manifest, metric="hamming"))
     with pytest.raises(ManifestError, match="metric 'hamming', but inner_product or l2 is"):
         swiftlet.open(copy)
+
+
+@pytest.mark.parametrize("metric", ["cosine", "inner_product", "l2"])
+def test_the_default_type_of_a_large_index_finds_the_nearest_by_each_metric(
+    metric: str, tmp_path: Path
+) -> None:
+    random = np.random.default_rng(3)
+    near = random.normal(size=(60, DIM))[random.integers(60, size=2500)]
+    vectors = (2 * near + random.normal(size=near.shape)).astype(np.float32)
+    adopt(vectors, tmp_path / "index", metric=metric)  # type: ignore[arg-type]
+    rows = vectors.astype(np.float64)
+    if metric == "cosine":
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    shares = []
+    with swiftlet.open(tmp_path / "index") as searcher:
+        assert "PQ" in searcher.index_manifest.details["factory"]
+        for place in vectors[:40] + random.normal(size=(40, DIM)).astype(np.float32):
+            asked = place / (np.linalg.norm(place) if metric == "cosine" else 1.0)
+            scores = -((rows - asked) ** 2).sum(axis=1) if metric == "l2" else rows @ asked
+            hits = searcher.search(embedding=place).hits
+            own = [scores[int(hit.document_id)] for hit in hits]
+            found = [hit.score for hit in hits]
+            np.testing.assert_allclose(found, own, atol=0.02 * np.abs(scores).max())
+            names = {f"{row}" for row in np.argsort(-scores)[:10]}
+            shares.append(len(names & {hit.document_id for hit in hits}) / 10)
+        assert searcher.index_manifest.details["recall"]["recall@10 within 1%"] > 0.95
+    assert np.mean(shares) > 0.9

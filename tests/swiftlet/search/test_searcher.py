@@ -289,12 +289,9 @@ def test_a_query_that_is_no_text_is_refused(small_searcher, query, problem):
         small_searcher.search(query)
 
 
-@pytest.mark.parametrize("change", [{"embedding_space": "0" * 64}, {"dim": 128}])
-def test_an_encoder_of_another_space_is_refused_with_both_names(
-    small_index, altered_encoder, change
-):
+def test_an_encoder_of_another_space_is_refused_with_both_names(small_index, altered_encoder):
     shipped = read_manifest(DEFAULT_ENCODER)
-    encoder = altered_encoder(**change, details={**shipped.details, "name": "a stranger"})
+    encoder = altered_encoder(dim=128, details={**shipped.details, "name": "a stranger"})
     with pytest.raises(EmbeddingSpaceMismatch) as caught:
         Searcher.open(small_index, encoder)
     message = str(caught.value)

@@ -1,14 +1,12 @@
 """Servers of each engine for the tests of this folder."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from moto.server import ThreadedMotoServer
-from pyarrow.fs import FileSystem
 from pymilvus import DataType
 
 import swiftlet
@@ -28,12 +26,9 @@ from tests.postgres_server import PostgresServer
 LITE = pytest.param("lite", marks=pytest.mark.check)
 POSTGRESQL = pytest.param("postgres", marks=pytest.mark.check)
 WHOLE = pytest.param("whole", marks=pytest.mark.soak)
-OBJECTS = pytest.param("objects", marks=pytest.mark.soak)
-"""The whole server with its data in object storage, and not in a folder."""
 CLUSTER = pytest.param("cluster", marks=pytest.mark.soak)
 """The whole server with Kafka for the messages between its processes."""
 
-BUCKET, _KEY = "a-bucket", "minioadmin"  # Milvus's own defaults
 MILVUS = pytest.mark.parametrize("server", [LITE, WHOLE], indirect=True, scope="session")
 POSTGRES = pytest.mark.parametrize("server", [POSTGRESQL], indirect=True, scope="session")
 
@@ -47,9 +42,7 @@ def server(
 ) -> Iterator[Server]:
     """A server of each kind."""
     kind, environment = request.param, {}
-    if kind == "objects":
-        kind, environment = "whole", request.getfixturevalue("object_storage")
-    elif kind == "cluster":
+    if kind == "cluster":
         kind, environment = "whole", request.getfixturevalue("kafka")
     is_postgres = kind == "postgres"
     if reason := postgres_server.hindrance() if is_postgres else milvus_server.hindrance(kind):
@@ -65,38 +58,12 @@ def server(
 
 
 @pytest.fixture(scope="session")
-def object_storage() -> Iterator[dict[str, str]]:
-    """A server of object storage with an empty bucket: its settings for Milvus."""
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    settings = {
-        "COMMON_STORAGETYPE": "minio",
-        "MINIO_ADDRESS": host,
-        "MINIO_PORT": f"{port}",
-        "MINIO_BUCKETNAME": BUCKET,
-        "MINIO_ACCESSKEYID": _KEY,
-        "MINIO_SECRETACCESSKEY": _KEY,
-    }
-    storage, _ = FileSystem.from_uri(f"{in_bucket(settings, BUCKET)}&allow_bucket_creation=true")
-    storage.create_dir(BUCKET)
-    yield settings
-    server.stop()
-
-
-@pytest.fixture(scope="session")
 def kafka() -> Iterator[dict[str, str]]:
     """librdkafka's own broker, which keeps messages in memory: its settings for Milvus."""
     client = AdminClient({"test.mock.num.brokers": 1, "bootstrap.servers": "-"})
     (broker,) = client.list_topics(timeout=30).brokers.values()
     yield {"MQ_TYPE": "kafka", "KAFKA_BROKERLIST": f"{broker.host}:{broker.port}"}
     client.poll(0)  # the broker lives as long as its client
-
-
-def in_bucket(settings: Mapping[str, str], path: str) -> str:
-    """The address of `BUCKET/PATH` in the object storage, with what it takes to get in."""
-    endpoint = f"{settings['MINIO_ADDRESS']}:{settings['MINIO_PORT']}"
-    return f"s3://{_KEY}:{_KEY}@{path}?scheme=http&endpoint_override={endpoint}"
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ from matplotlib import rc_context
 from matplotlib.backends.backend_pdf import PdfPages
 from matplotlib.figure import Figure
 
+from swiftlet.corpora.files import pdf
 from swiftlet.corpora.files.pdf import cleaned, in_lines, pdf_parts, whole_words
 from swiftlet.corpora.files.text import Part
 from swiftlet.errors import CollectionError
@@ -136,6 +137,8 @@ FORM = AT + b"(in a form) Tj ET"
         (AT + b"(A\\240B) Tj ET", b"/uni0041 /u00042", "A B"),
         (b"/Span << /ActualText <FEFF00E9> >> BDC " + AT + b"(x) Tj ET EMC", b"", "é"),
         (b"/X Do", b"", "in a form"),
+        (AT + b"(one) Tj 90 0 Td (two) Tj 0 -20 Td (three) Tj ET", b"", "one two\nthree"),
+        (b"BT /F 12 Tf 0 1 -1 0 90 90 Tm (upwards) Tj ET", b"", "upwards"),
     ],
 )
 def test_text_is_read_in_each_way_to_show_it(content: bytes, differences: bytes, text: str) -> None:
@@ -200,3 +203,48 @@ def test_no_odd_sign_is_left(text: str, known: list[str]) -> None:
 def test_any_bytes_are_refused_or_read(tail: bytes) -> None:
     with pytest.raises(CollectionError):
         list(pdf_parts(Path("a.pdf"), b"%PDF-1.4\n" + tail))
+
+
+def drawn(content: bytes, form: bytes) -> bytes:
+    """A PDF of a page and a form, both of which can draw the form by `/X Do`."""
+    form_of = b"/Type/XObject/Subtype/Form/BBox[0 0 9 9]/Resources<</XObject<</X 5 0 R>>>>"
+    streams = (content, b""), (form, form_of)
+    objects = [
+        b"<</Type/Catalog/Pages 2 0 R>>",
+        b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
+        b"<</Type/Page/Parent 2 0 R/Contents 4 0 R/Resources<</XObject<</X 5 0 R>>>>>>",
+        *(b"<</Length %d%s>>stream\n%s\nendstream" % (len(each), of, each) for each, of in streams),
+    ]
+    numbered = (
+        b"%d 0 obj\n%s\nendobj\n" % (number, each) for number, each in enumerate(objects, 1)
+    )
+    return b"%PDF-1.7\n" + b"".join(numbered) + b"trailer\n<</Size 6/Root 1 0 R>>\n%%EOF"
+
+
+@pytest.mark.parametrize(
+    ("size", "seconds"), [(2**28, 60), pytest.param(2**40, 0, marks=pytest.mark.check)]
+)
+def test_a_form_that_draws_itself_costs_no_more_than_the_bounds(
+    size: int, seconds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pdf._reader.cache_clear()
+    monkeypatch.setattr(pdf, "MOST_BYTES", size)
+    monkeypatch.setattr(pdf, "MOST_SECONDS", seconds)
+    with pytest.raises(CollectionError, match=r"takes more than [\d,]+ bytes of memory, or"):
+        [*pdf_parts(tmp_path / "bomb.pdf", drawn(b"/X Do", b"/X Do /X Do"))]
+    assert text_of("lichens", tmp_path)[0] == "lichens"  # the next file is read
+
+
+def test_an_interruption_of_a_pdf_leaves_no_answer_for_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text_of("ferns", tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr("swiftlet.corpora.files.pdf.json.loads", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            text_of("mosses", tmp_path)
+    assert text_of("lichens", tmp_path)[0] == "lichens"
+
+
+def interrupt(_line: bytes) -> None:
+    raise KeyboardInterrupt

@@ -186,7 +186,7 @@ def test_code_ends_at_a_fence_that_is_at_least_as_long(content: str, names: list
         ("şu ağaç ve şûra kûfî".encode("cp1254"), None, "Windows-1254"),
         ("O şosea şerpuieşte şi duce la ţărm, în vale.".encode("cp1250"), None, "Windows-1250"),
         ("El 1ºpiso, la Mª José y 2ªplanta está a 25 ºC.".encode("cp1252"), None, "Windows-1252"),
-        ("هذا كتاب عن تاريخ المدينة القديمة".encode("iso8859-6"), None, "ISO8859-6"),
+        ("هذا كتاب عن تاريخ المدينة القديمة".encode("iso8859-6"), None, "ISO-8859-6"),
         ("新しい本です。".encode("iso-2022-jp"), "新しい本です。", "ISO-2022-JP"),
         (b"a" * 100_000 + " größer".encode("latin-1"), "a" * 100_000 + " größer", "Windows-1252"),
         ("\ufeffGrüße".encode(), "Grüße", ""),
@@ -196,6 +196,49 @@ def test_the_encoding_is_recognised(content: bytes, text: str | None, said: str)
     found, encoding = decoded(content)
     assert encoding == said
     assert text is None or found == text
+
+
+@pytest.mark.parametrize(
+    ("codec", "text"),
+    [
+        ("cp1252", "Der Prüfer – “naïve” Fälle, Ärger über Größe"),
+        ("cp1252", "Això és la col·lecció de l'última sessió"),
+        ("iso8859_15", "prix : 5 €, cœur et sœur, ŒUVRE"),
+        ("cp1250", "A könyvtárban sok új könyv van, őszintén várunk mindenkit"),
+        ("cp1250", "Včeraj smo šli na dolg sprehod čez hribe"),
+        ("iso8859_2", "W bibliotece jest wiele nowych książek, zapraszamy wszystkich"),
+        ("iso8859_2", "V knihovně je mnoho nových knih, všichni jsou vítáni"),
+        ("cp1254", "Bütün insanlar hür doğar. İstanbul güzel bir şehir, ışık söndü."),
+        ("cp1257", "Visi cilvēki piedzimst brīvi, ar saprātu un sirdsapziņu šeit"),
+        ("cp1257", "Bibliotekoje yra daug naujų knygų, kviečiame visus"),
+        ("cp850", "El niño comió mañana; ¿dónde está?"),
+        ("cp850", "Größere Schäden an der Brücke über den Fluss"),
+        ("cp852", "W bibliotece jest wiele nowych książek, zapraszamy wszystkich"),
+        ("mac_roman", "Le café était fermé, la façade n'était pas prête"),
+        ("mac_latin2", "V knihovně je mnoho nových knih, všichni jsou vítáni"),
+        ("koi8_r", "привет мир, это текст без прописных букв"),
+        ("koi8_u", "Україна має талант: діти співають, їжа смачна, ґанок високий"),
+        ("cp866", "Библиотека открыта каждый день"),
+        ("iso8859_5", "Вчера вечером мы пошли в кино"),
+        ("mac_cyrillic", "Вчера вечером мы пошли в кино на новый фильм"),
+        ("cp1251", "ПРИВЕТ МИР, ЭТО ТЕКСТ ПРОПИСНЫМИ БУКВАМИ"),
+        ("cp1251", "усе людзі нараджаюцца свабоднымі і роўнымі"),
+        ("cp1253", "Στη βιβλιοθήκη υπάρχουν πολλά νέα βιβλία"),
+        ("iso8859_7", "Άνθρωποι, στη βιβλιοθήκη υπάρχουν νέα βιβλία"),
+        ("cp1256", "في المكتبة كتب جديدة كثيرة"),
+        ("iso8859_6", "في المكتبة كتب جديدة كثيرة"),
+        ("cp874", "ห้องสมุดมีหนังสือใหม่มากมาย ยินดีต้อนรับทุกคน"),
+        ("euc_kr", "안녕하세요. 이것은 한국어 문장입니다."),
+        ("big5", "圖書館裡有很多新書，歡迎大家來借閱。"),
+        ("gb18030", "图书馆里有很多新书，欢迎大家来借阅。"),
+        ("utf_16_le", "你好，世界。这是一个没有标记的文件。\n第二行也是中文。"),
+        ("utf_16_be", "日本語の文章です。カタカナも漢字もあります。"),
+        ("utf_16_le", "안녕하세요. 이것은 한국어 문장입니다."),
+        ("utf_16_be", "Python 是一种编程语言，由 Guido van Rossum 创建。"),
+    ],
+)  # fmt: skip
+def test_a_sentence_is_read_in_the_encoding_of_its_language(codec: str, text: str) -> None:
+    assert decoded(text.encode(codec))[0] == text
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,11 @@ def text_of(body: str) -> str:
         ("<p>So <math><mi>E</mi><mo>=</mo><msup><mi>c</mi><mn>2</mn></msup></math> holds.</p>",
          "So E = c 2 holds."),
         ("<p>Press<img alt='Enter'>now</p>", "Press Enter now"),
+        ("<p>super<wbr>cali<span></span>fragile</p>", "supercalifragile"),
+        ("<p>Tom &amp;amp; J &notin; &copy2026 &#x1F680;</p>", "Tom &amp; J ∉ ©2026 🚀"),
+        ("<my-card><slot>of a component</slot></my-card>", "of a component"),
+        ("<meter value=3>three of ten</meter>", "three of ten"),
+        ("<table><tr><td rowspan=2>tall<td>b<tr><td>c</table>", "| tall | b |\n| c |"),
         ("<table><caption>Of a_b</caption><tr><td>cell_1</td></tr></table>", "cell_1"),
     ],
 )  # fmt: skip
@@ -306,6 +311,19 @@ BLOCKS = st.recursive(
 )
 
 
+@pytest.mark.parametrize(
+    "note",
+    [
+        '<aside class="footnote-list"><aside class="footnote" role="note">A.</aside></aside>',
+        '<aside role="doc-footnote">A.</aside>', '<aside role=note><p>A.</aside>',
+        '<aside class="admonition warning">A.</aside>', '<aside class="callout">A.</aside>',
+    ],
+)  # fmt: skip
+def test_a_note_in_an_aside_is_text(note: str) -> None:
+    (part,) = web_parts(Path("page.html"), f"<p>a</p>{note}<aside class=bar>Menu</aside>".encode())
+    assert part.text == "a\n\nA."
+
+
 @settings(max_examples=20)
 @given(st.lists(BLOCKS | LINES, max_size=4), st.sampled_from([0, 10, 40]))
 @example([" @ <code> @  @  @  @ </code> @ "], 0)
@@ -341,6 +359,15 @@ def test_the_time_grows_with_the_page(piece: str) -> None:
         list(web_parts(Path("page.html"), f"<html><body>{piece * count}</body></html>".encode()))
 
     assert grows_evenly(read, 2_000)
+
+
+def test_the_time_of_an_element_with_many_attributes_grows_evenly() -> None:
+    def read(count: int) -> None:
+        attributes = " ".join(f"a{number}" for number in range(count))
+        with pytest.raises(CollectionError, match="an element has more than 1,000 attributes"):
+            list(web_parts(Path("page.html"), f"<p {attributes}>x</p>".encode()))
+
+    assert grows_evenly(read, 20_000)
 
 
 @pytest.mark.parametrize("tag", ["div class=nav", "sup", "header", "td", "pre"])

@@ -71,6 +71,7 @@ PICTURE = (
     "</wp:inline></w:drawing></w:r>"
 )
 CHOSEN = '<w:{} w:val="{}"/>'
+LOWERED = "<w:r><w:rPr><w:vertAlign w:val='subscript'/></w:rPr><w:t>2</w:t></w:r>"
 HIDDEN = "<w:r><w:rPr><w:vanish/></w:rPr><w:t>gone</w:t></w:r>"
 NOT_HIDDEN = HIDDEN.replace("vanish", 'vanish w:val="0"')
 DELETED_END = "<w:pPr><w:rPr><w:del/></w:rPr></w:pPr>"
@@ -196,6 +197,9 @@ def test_visible_text_is_read_once_in_all_that_it_may_stand_in(
         (f"<w:p>{DELETED_END}{R.format('a')}</w:p><w:tbl>{row(TWO)}</w:tbl>", "a\n\n| two |"),
         (f"<w:tbl>{row(f'<w:p>{DELETED_END}{R}</w:p>'.format('last'), TWO)}</w:tbl>",
          "| last | two |"),
+        (f"<w:p>{R.format('per')}<w:permStart/><w:proofErr/>{R.format('mit')}<w:permEnd/></w:p>",
+         "permit"),
+        (f"<w:p>{R.format('H')}{LOWERED}{R.format('O')}</w:p>", "H2O"),
         (f"<w:p>{CHOICE.format('zzz', '')}</w:p>", "instead"),
         (f"<w:p>{CHOICE.format('x', R.format('foreign'))}</w:p>", "instead"),
         (f"<w:p>{CHOICE.format('wps v', R.format('ours'))}</w:p>", "ours"),

@@ -93,7 +93,7 @@ def test_few_rows_of_a_sample_are_replaced_by_those_of_the_new_base(index: Path)
 def test_a_text_alone_is_refused_with_both_ways_out(index: Path) -> None:
     with (
         IndexWriter(index, None) as writer,
-        pytest.raises(ArtefactError, match=r'the field "embedding", or adopt .* with --encoder'),
+        pytest.raises(ArtefactError, match=r'the field "embedding", or name .* with --encoder'),
     ):
         writer.put([{"_id": "new", "text": "a text"}])
     assert "new" not in embeddings_of(index)

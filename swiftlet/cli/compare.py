@@ -1,0 +1,66 @@
+"""`swiftlet compare`: two query encoders of one index."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from swiftlet.cli.options import AllowUnknown, IndexPlace, complete_encoder
+from swiftlet.cli.terminal import ProgressBars, figures_table, output
+
+
+def compare(
+    index: IndexPlace,
+    first: Annotated[
+        Path,
+        typer.Argument(help="A query encoder.", metavar="FIRST", autocompletion=complete_encoder),
+    ],
+    second: Annotated[
+        Path,
+        typer.Argument(
+            help="The encoder to compare with it.",
+            metavar="SECOND",
+            autocompletion=complete_encoder,
+        ),
+    ],
+    queries: Annotated[
+        Path, typer.Option(help="A BEIR folder, a JSONL or TSV file, or irds:NAME.")
+    ],
+    qrels: Annotated[
+        Path | None, typer.Option(help="BEIR or TREC qrels, to compare nDCG@10 by.")
+    ] = None,
+    top_k: Annotated[
+        int, typer.Option("--top-k", "-k", min=1, help="Documents of the overlap.")
+    ] = 10,
+    allow_unknown: AllowUnknown = False,
+) -> None:
+    """Compare two query encoders of an index: what they find, how well, and in what time."""
+    from swiftlet.evaluation.encoders import NDCG, compare_encoders
+
+    with ProgressBars() as progress:
+        found = compare_encoders(
+            index,
+            first,
+            second,
+            queries,
+            qrels,
+            top_k=top_k,
+            allow_unknown=allow_unknown,
+            progress=progress,
+        )
+    table = figures_table(
+        f"{found.num_queries:,} queries", "figure", "first", "second", "difference", "p"
+    )
+    one, two = found.milliseconds
+    times = (f"{one:.2f}", f"{two:.2f}", f"{two - one:+.2f}", "")
+    table.add_row("milliseconds to encode a query, median", *times)
+    for mode, test in found.ndcg.items():
+        means = (f"{test.baseline_mean:.4f}", f"{test.mean:.4f}", f"{test.difference:+.4f}")
+        table.add_row(f"{NDCG}, {mode}", *means, f"{test.p_value:.1g}")
+    output.print(table)
+    correlation = "" if found.correlation is None else f"{found.correlation:.3f}"
+    output.print(
+        f"overlap@{found.top_k} of their documents: {found.overlap:.3f}; correlation of their "
+        f"scores: {correlation or 'they find too few documents in common'}",
+        soft_wrap=True,
+    )

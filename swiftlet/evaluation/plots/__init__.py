@@ -1,1 +1,0 @@
-"""Plots of embeddings, curves, and quality against latency."""

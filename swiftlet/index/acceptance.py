@@ -1,0 +1,96 @@
+"""Whether an encoder is of an index's space: by its name, or by trying it on the index's texts."""
+
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swiftlet.encoders.encoder import ModelEncoder
+from swiftlet.encoders.function import FunctionEncoder
+from swiftlet.errors import EmbeddingSpaceMismatch
+from swiftlet.index.directory import DOCUMENTS_FILE
+from swiftlet.index.documents.passages import encoder_text
+from swiftlet.index.documents.store import DocumentStore
+from swiftlet.index.space_sample import SPACE_FILE, space_sample
+from swiftlet.index.vectors import open_index
+from swiftlet.manifest import Manifest, check_embedding_space
+from swiftlet.types import Embeddings
+
+MEAN_COSINE, LEAST_COSINE = 0.99, 0.95
+"""An encoder is of a space if the cosines of its embeddings with an index's are at least these.
+
+Models in int8 have a mean of 0.997, and wrong poolings below 0.5; docs/encoders.md has the table.
+"""
+
+_SAMPLE, _SPREAD, _LONGEST = 256, 16, 16
+_NEARLY = 0.8
+
+
+def of_index(encoder: ModelEncoder, index: Path | None, manifest: Manifest) -> ModelEncoder:
+    """The encoder as an index knows it: by the name of then, and with lengths where they count.
+
+    An encoder that is neither is tried on a sample of the index's passages: if it reproduces their
+    embeddings, its `embedding_space` becomes the one of the index.
+
+    :param index: The directory; None if a server holds the index, which has no sample.
+    :raises EmbeddingSpaceMismatch: When it does not reproduce them, or has another dimension.
+    """
+    if isinstance(encoder, FunctionEncoder):
+        encoder = encoder.known_as(manifest.details)
+        encoder.normalises = manifest.normalised
+    name = f"the encoder {encoder.manifest.details.get('name', '')!r}"
+    if encoder.embedding_space == manifest.embedding_space or encoder.manifest.vectors > 1:
+        return encoder
+    texts, expected = list[str](), np.empty((0, 0), np.float32)
+    if index is not None and encoder.dim == manifest.dim and manifest.vectors == 1:
+        texts, expected = _sample(index, manifest)
+    if not texts:
+        check_embedding_space(name, encoder.embedding_space, encoder.dim, manifest)
+    found = encoder.reading("passage").encode(texts)
+    lengths = np.linalg.norm(found, axis=1) * np.linalg.norm(expected, axis=1)
+    cosines = np.einsum("ij,ij->i", found, expected) / lengths
+    # `not >=`: NaN is refused, too.
+    if not (cosines.mean() >= MEAN_COSINE and cosines.min() >= LEAST_COSINE):
+        raise EmbeddingSpaceMismatch(
+            f"{name} is not of the embedding space of the index (by the encoder "
+            f"{manifest.details.get('encoder', '')!r}): its embeddings of {len(texts)} passages "
+            f"have cosines of {cosines.mean():.3f} on average and {cosines.min():.3f} at least "
+            f"with those of the index, but {MEAN_COSINE} and {LEAST_COSINE} are expected; "
+            f"{_reason(cosines, texts)}"
+        )
+    encoder = encoder.reading("query")
+    encoder.embedding_space = manifest.embedding_space
+    return encoder
+
+
+def _reason(cosines: NDArray[np.float32], texts: list[str]) -> str:
+    """What is likely wrong with an encoder that does not reproduce the passages' embeddings."""
+    order = np.argsort([len(text) for text in texts])
+    short = cosines[order[: len(order) // 2]].mean()
+    if short >= MEAN_COSINE:
+        return "only long passages differ: it reads more or fewer of their tokens (max_tokens)"
+    if cosines.mean() >= _NEARLY:
+        return (
+            "it is near: perhaps the prompt before passages is missing or another one, or it reads "
+            "fewer tokens, is of a coarser precision, or was trained for the queries of this space"
+        )
+    return "it is another model, or pools its tokens in another way"
+
+
+def _sample(index: Path, manifest: Manifest) -> tuple[list[str], Embeddings]:
+    """Texts (n) of passages with their vectors (n, dim): spread over the index, and long ones."""
+    if SPACE_FILE in manifest.files:
+        texts, vectors = space_sample(index)
+    else:
+        total = manifest.details.get("num_passages", 0)
+        rows = np.unique(np.linspace(0, max(0, total - 1), min(total, _SAMPLE)).astype(np.int64))
+        with closing(DocumentStore(index / DOCUMENTS_FILE)) as store:
+            found = store.passages(rows.tolist())
+        texts = [encoder_text(each.title, each.passage.text) for each in found]
+        vectors = open_index(index, manifest).embeddings(rows)
+    spread = np.linspace(0, len(texts) - 1, min(len(texts), _SPREAD)).astype(np.int64)
+    longest = np.argsort([-len(text) for text in texts], kind="stable")[:_LONGEST]
+    taken = np.unique(np.concatenate([spread, longest])) if texts else spread[:0]
+    kept = [row for row in taken.tolist() if texts[row].strip()]
+    return [texts[row] for row in kept], np.asarray(vectors)[kept]

@@ -1,0 +1,255 @@
+import json
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+import pytest
+
+import swiftlet
+from swiftlet.deadline import due_at
+from swiftlet.encoders.encoder import ModelEncoder, OnnxEncoder
+from swiftlet.encoders.opening import encoder_place, open_encoder
+from swiftlet.encoders.remote import EncoderAddress
+from swiftlet.errors import (
+    ArtefactError,
+    EncoderError,
+    EncoderTimeoutError,
+    InvalidArgumentError,
+)
+from swiftlet.index.documents.passages import encoder_text
+from swiftlet.types import Document
+from tests.embeddings_server import (
+    EmbeddingsServer,
+    answer,
+    answering,
+    drip,
+    embeddings,
+    half,
+    hang,
+)
+
+TEXTS = ["how is bread baked", "ICE ❄ café", "", "\ud800 who dances\tfor honey?", "word " * 400]
+
+
+@pytest.fixture
+def server() -> Iterator[EmbeddingsServer]:
+    with answering() as server:
+        yield server
+
+
+@pytest.fixture
+def encoder(server: EmbeddingsServer) -> ModelEncoder:
+    found = open_encoder(server.address, "query")
+    server.asked.clear()
+    return found
+
+
+def test_an_address_gives_the_embeddings_of_the_model_behind_it(
+    server: EmbeddingsServer, encoder: ModelEncoder, shipped_encoder: OnnxEncoder
+) -> None:
+    server.change = lambda found: 3 * found
+    found = encoder.encode(TEXTS)
+    assert found.dtype == np.float32
+    assert np.allclose((found * shipped_encoder.encode(TEXTS)).sum(axis=1), 1, atol=1e-3)
+    assert np.array_equal(found[1], encoder.embed(encoder.tokenise(TEXTS[1])))
+    assert encoder.tokenise(TEXTS[0]) == shipped_encoder.tokenise(TEXTS[0])
+    assert encoder.encode([]).shape == (0, 384)
+    assert (encoder.dim, encoder.width) == (384, 384)
+    (asked, _) = server.asked
+    assert asked["path"] == "/v1/embeddings"
+    assert asked["model"] == "small"
+    assert asked["input"][:3] == ["how is bread baked", "ICE ❄ café", " "]
+    assert len(asked["input"][4].split()) == 254  # no more than the encoder that ships reads
+
+
+def test_prompts_types_and_dimensions_stand_in_the_address(server: EmbeddingsServer) -> None:
+    options = "&query_prompt=query:+&query_type=query&passage_type=document&dimensions=384"
+    encoder = open_encoder(f"{server.address}{options}", "query")
+    encoder.encode(["bees"])
+    encoder.reading("passage").encode(["bees"])
+    of_queries, of_passages = server.asked[-2:]
+    assert of_queries["input"] == ["query: bees"]
+    assert of_passages["input"] == ["bees"]
+    assert [each["input_type"] for each in server.asked] == ["document", "query", "document"]
+    assert {each["dimensions"] for each in server.asked} == {384}
+
+
+def test_texts_are_asked_for_in_batches(server: EmbeddingsServer, encoder: ModelEncoder) -> None:
+    assert len(encoder.encode([f"loaf {n}" for n in range(70)])) == 70
+    assert [len(each["input"]) for each in server.asked] == [32, 32, 6]
+
+
+def test_a_busy_server_is_asked_again_when_it_says(
+    server: EmbeddingsServer, encoder: ModelEncoder
+) -> None:
+    busy = answer(429, '{"error": {"message": "slow down"}}', Retry_After=1)
+    server.faults = [busy, answer(503, "busy", "text/plain")]
+    began = perf_counter()
+    assert encoder.encode(["bees"]).shape == (1, 384)
+    assert perf_counter() - began > 1
+    assert len(server.asked) == 3
+
+
+def test_an_answer_that_ends_in_the_middle_is_asked_for_again(
+    server: EmbeddingsServer, encoder: ModelEncoder
+) -> None:
+    server.faults = [half]
+    assert encoder.encode(["bees"]).shape == (1, 384)
+
+
+@pytest.mark.parametrize(
+    ("fault", "sentence"),
+    [
+        (answer(429, '{"error": {"message": "slow down"}}'), r"429: 'slow down'; it was asked aga"),
+        (answer(503, "{}", Retry_After=10_000), r"503.*no time left"),
+        (answer(200, "<html>", "text/html"), r"'text/html' that has no 2 embeddings: is it the ad"),
+        (answer(200, '{"data": 3}'), "has no 2 embeddings"),
+        (answer(200, "[" * 100_000), "has no 2 embeddings"),
+        (answer(401, '{"error": "no key"}'), r"401: 'no key'; set SWIFTLET_ENCODER_KEY to its key"),
+        (answer(404, '{"detail": "no model x"}'), "answers 404: 'no model x'$"),
+        (answer(307, "", Location="http://127.0.0.1:1/"), "answers 307$"),
+        (embeddings([1.0] * 384), "has no 2 embeddings"),
+        (embeddings(*[[1.0] * 384] * 3), "gives 3 embeddings for 2 texts"),
+        (embeddings([1.0] * 3, [1.0] * 3), r"of shape \(2, 3\), but 2 of 384 numbers are expected"),
+        (embeddings([1.0] * 384, [1.0] * 3), "but 2 of 384 numbers are expected"),
+        (embeddings(["a"] * 384, ["b"] * 384), "but 2 of 384 numbers are expected"),
+        (embeddings([1.0] * 384, [float("nan")] * 384), "not finite, for the text 'honey'"),
+        (embeddings([1.0] * 384, [0.0] * 384), "is zero, for the text 'honey'"),
+        (embeddings([1.0] * 384, [1e60] * 384), "not finite, for the text 'honey'"),
+    ],
+)
+def test_a_bad_answer_is_one_sentence(
+    server: EmbeddingsServer, encoder: ModelEncoder, fault: object, sentence: str
+) -> None:
+    server.faults = [fault] * 50  # type: ignore[list-item]
+    with pytest.raises(EncoderError, match=sentence) as refusal, due_at(perf_counter() + 2):
+        encoder.encode(["bees", "honey"])
+    assert "\n" not in f"{refusal.value}"
+    assert server.address in f"{refusal.value}"
+
+
+@pytest.mark.parametrize("fault", [hang, drip])
+def test_a_server_that_does_not_end_its_answer_is_left_at_the_deadline(
+    server: EmbeddingsServer, encoder: ModelEncoder, fault: object
+) -> None:
+    server.faults = [fault]  # type: ignore[list-item]
+    with pytest.raises(EncoderTimeoutError, match="in time"), due_at(perf_counter() + 0.5):
+        encoder.encode(["bees"])
+    assert encoder.encode(["bees"]).shape == (1, 384)
+
+
+def test_an_address_where_nothing_answers_is_refused_at_once() -> None:
+    with pytest.raises(EncoderError, match="is not reached"):
+        open_encoder("http://127.0.0.1:9/v1?model=x", "query")
+
+
+@pytest.mark.parametrize(
+    ("address", "sentence"),
+    [
+        ("http:///v1?model=x", "such as http"),
+        ("http://host:99999/v1?model=x", "such as http"),
+        ("http://host/v1", "names no model"),
+        ("http://host/v1?model=", "names no model"),
+        ("http://host/v1?model=a&model=b", "an option twice"),
+        ("http://host/v1?model=a&api_key=secret", "has the option 'api_key', but one of model, qu"),
+        ("http://user:secret@host/v1?model=a", "set SWIFTLET_ENCODER_KEY to its key instead"),
+        ("http://host/v1?model=a&max_tokens=9", "max_tokens .* is '9', but a number from 16 to"),
+        ("http://host/v1?model=a&dimensions=x", "dimensions .* is 'x', but a number from 1 to"),
+    ],
+)
+def test_a_bad_address_is_one_sentence_without_its_secrets(address: str, sentence: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=sentence) as refusal:
+        encoder_place(address)
+    assert "secret" not in f"{refusal.value}"
+
+
+def test_an_address_is_the_same_however_it_is_written() -> None:
+    place = EncoderAddress.parse("http://host:80/v1/embeddings?query_prompt=q:%20&model=a/b")
+    assert place == EncoderAddress.parse(f"{place}")
+    assert f"{EncoderAddress.parse('https://host?model=m')}" == "https://host/v1?model=m"
+    assert place.prompts == {"query": "q: ", "passage": ""}
+
+
+def test_a_key_goes_to_the_address_that_is_named_and_is_shown_nowhere(
+    server: EmbeddingsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SWIFTLET_ENCODER_KEY", "a-secret")
+    place = encoder_place(server.address)
+    encoder = open_encoder(server.address, "query")
+    assert server.asked[-1]["headers"]["Authorization"] == "Bearer a-secret"
+    server.faults = [answer(403, '{"error": "a-secret is no key"}')]
+    with pytest.raises(EncoderError, match="since the one in SWIFTLET_ENCODER_KEY is not it") as no:
+        encoder.encode(["bees"])
+    assert isinstance(place, EncoderAddress)
+    assert pickle.loads(pickle.dumps(place)).key == "a-secret"
+    assert "a-secret" not in f"{place} {place!r} {encoder!r} {encoder.manifest.fields()} {no.value}"
+    monkeypatch.setenv("SWIFTLET_ENCODER_KEY", "kéy")
+    with pytest.raises(InvalidArgumentError, match="SWIFTLET_ENCODER_KEY has a character"):
+        encoder_place(server.address)
+
+
+def test_an_index_is_built_searched_changed_and_merged_by_an_address(
+    server: EmbeddingsServer,
+    small_documents: list[Document],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SWIFTLET_ENCODER_KEY", "a-secret")
+    index = tmp_path / "index"
+    manifest = swiftlet.build(small_documents[::5], index, encoder=server.address)
+    assert manifest.details["encoder_place"] == server.address
+    assert "a-secret" not in (index / "manifest.json").read_text()
+    server.asked.clear()
+    with swiftlet.open(index) as searcher, swiftlet.write(index) as writer:
+        found = searcher.search("who dances for honey?", 3)
+        assert found.hits[0].document_id.startswith("bees")
+        assert found.stage_seconds[searcher.stage_names.index("encode")] > 0
+        writer.put([{"id": "new", "text": "A kettle boils water for tea."}])
+        assert writer.compact()
+        searcher.refresh()
+        assert searcher.search("tea kettle", mode="dense").hits[0].document_id == "new"
+    # An index may come from others: the key is for addresses that a person names.
+    assert not any("Authorization" in each["headers"] for each in server.asked)
+
+
+def test_another_model_behind_the_same_address_is_noticed(
+    server: EmbeddingsServer, small_documents: list[Document], tmp_path: Path
+) -> None:
+    index = tmp_path / "index"
+    swiftlet.build(small_documents[:10], index, encoder=server.address)
+    server.change = lambda found: found + np.float32(1e-4)  # as of another machine
+    with swiftlet.write(index) as writer:
+        writer.put([{"id": "new", "text": "tea"}])
+    server.change = lambda found: found[:, ::-1]
+    with pytest.raises(swiftlet.EmbeddingSpaceMismatch, match="embedding space"):
+        swiftlet.open(index)
+    refused = r"gives other embeddings now: the cosines of 3 texts .* are -?0\.\d+ on average"
+    with swiftlet.write(index) as writer, pytest.raises(ArtefactError, match=refused):
+        writer.put([{"id": "newer", "text": "tea"}])
+
+
+def test_a_build_that_ends_early_goes_on_where_it_was(
+    server: EmbeddingsServer, tmp_path: Path
+) -> None:
+    documents = [Document(f"{n}", "", f"loaf {n}") for n in range(80)]
+    answers = 0
+
+    def three(found: object) -> object:
+        nonlocal answers
+        answers += 1
+        if answers == 3:
+            server.faults = [answer(400, json.dumps({"error": "no credit"}))] * 100
+        return found
+
+    server.change = three
+    with pytest.raises(EncoderError, match="answers 400: 'no credit'"):
+        swiftlet.build(documents, tmp_path / "index", encoder=server.address, threads=1)
+    server.faults, server.change = [], lambda found: found + np.float32(1e-4)
+    server.asked.clear()
+    swiftlet.build(documents, tmp_path / "index", encoder=server.address, threads=1)
+    asked = {text for each in server.asked for text in each["input"]}
+    first, last = (encoder_text(each.title, each.text) for each in (documents[0], documents[-1]))
+    assert first not in asked
+    assert last in asked

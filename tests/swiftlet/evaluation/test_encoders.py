@@ -1,0 +1,56 @@
+"""Two query encoders of one index, compared."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
+from swiftlet.errors import InvalidArgumentError
+from swiftlet.evaluation.encoders import compare_encoders
+from swiftlet.types import Document
+from tests.command_line import refusal, swiftlet
+
+QUERIES = {"a": "how birds find their way", "b": "eruptions of volcanoes", "c": "bread and salt"}
+
+
+def test_an_encoder_equals_itself(small_index: Path) -> None:
+    found = compare_encoders(small_index, DEFAULT_ENCODER, DEFAULT_ENCODER, QUERIES)
+    assert found.overlap == 1
+    assert found.correlation == pytest.approx(1)
+    assert found.num_queries == 3
+    assert found.ndcg == {}
+
+
+def test_a_table_finds_other_documents_and_is_tested_with_judgements(
+    small_index: Path, small_documents: list[Document]
+) -> None:
+    relevant = small_documents[0].document_id
+    found = compare_encoders(
+        small_index,
+        DEFAULT_ENCODER,
+        LOOKUP_QUERY_ENCODER,
+        QUERIES,
+        {name: {relevant: 1} for name in QUERIES},
+        top_k=3,
+    )
+    assert 0 < found.overlap <= 1
+    assert found.correlation is None or found.correlation < 0.9999
+    assert min(found.milliseconds) > 0
+    assert {"dense", "hybrid"} == found.ndcg.keys()
+    assert all(test.num_queries == 3 for test in found.ndcg.values())
+
+
+def test_the_command_prints_the_figures_and_refuses_a_depth_of_none(
+    small_index: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "queries.jsonl"
+    log.write_text("\n".join(json.dumps({"_id": k, "text": v}) for k, v in QUERIES.items()))
+    names = [each.name for each in (DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER)]
+    found = swiftlet("compare", small_index, *names, "--queries", log)
+    assert found.exit_code == 0, found.output
+    assert "overlap@10 of their documents: " in found.stdout
+    assert "milliseconds to encode a query" in " ".join(found.stdout.split())
+    assert "'--queries'" in refusal(swiftlet("compare", small_index, *names))
+    with pytest.raises(InvalidArgumentError, match="top_k is 0"):
+        compare_encoders(small_index, *names, QUERIES, top_k=0)

@@ -1,0 +1,77 @@
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import swiftlet
+from swiftlet.encoders import DEFAULT_ENCODER
+from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.errors import EmbeddingSpaceMismatch
+from swiftlet.index.building.adopt import adopt
+from swiftlet.manifest import read_manifest
+from swiftlet.types import Document
+
+
+@pytest.fixture
+def adopted(small_documents: list[Document], shipped_encoder: OnnxEncoder, tmp_path: Path) -> Path:
+    """An index of vectors whose model it does not know."""
+    texts = [f"{each.title}\n{each.text}" for each in small_documents]
+    vectors = shipped_encoder.encode(texts)
+    adopt(vectors, tmp_path / "adopted", texts=small_documents, factory="Flat")
+    return tmp_path / "adopted"
+
+
+@pytest.mark.parametrize("kind", ["built", "adopted"])
+def test_an_encoder_that_reproduces_the_vectors_of_an_index_is_accepted(
+    kind: str, request: pytest.FixtureRequest, shipped_encoder: OnnxEncoder
+) -> None:
+    index = request.getfixturevalue("small_index" if kind == "built" else kind)
+    # As of another precision.
+    with swiftlet.open(index, encoder=lambda texts: shipped_encoder.encode(texts) + 0.001) as found:
+        assert found.encoder.embedding_space == read_manifest(index).embedding_space
+        assert found.search("who dances for honey?").hits[0].document_id.startswith("bees")
+        assert not found.refresh()
+
+
+def test_an_exported_encoder_is_tried_too(
+    small_index: Path, altered_encoder: Any, shipped_encoder: OnnxEncoder
+) -> None:
+    details = read_manifest(DEFAULT_ENCODER).details
+    encoder = altered_encoder(embedding_space="0" * 64, details={**details, "name": "a copy"})
+    with swiftlet.open(small_index, encoder=encoder) as found:
+        assert found.encoder_manifest.fingerprint == read_manifest(encoder).fingerprint
+        assert found.search("lava").hits[0].document_id.startswith("volcano")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda encode, texts: encode(texts)[:, ::-1], "it is another model, or pools"),
+        (lambda encode, texts: encode([f"note: {each}" for each in texts]), "it is near: perhaps"),
+        (lambda encode, texts: encode([each[:300] for each in texts]), "only long passages differ"),
+    ],
+)
+def test_an_encoder_that_gives_other_vectors_is_refused_with_the_cosines(
+    adopted: Path, shipped_encoder: OnnxEncoder, change: Any, reason: str
+) -> None:
+    refused = rf"cosines of -?\d\.\d+ on average and -?\d\.\d+ at least .* expected; {reason}"
+    with pytest.raises(EmbeddingSpaceMismatch, match=refused):
+        swiftlet.open(adopted, encoder=lambda texts: change(shipped_encoder.encode, texts))
+    with pytest.raises(EmbeddingSpaceMismatch, match="with 3 dimensions, but the documents"):
+        swiftlet.open(adopted, encoder=lambda texts: np.ones((len(texts), 3)))
+
+
+def test_documents_are_added_to_vectors_by_an_encoder_that_reproduces_them(
+    adopted: Path, shipped_encoder: OnnxEncoder
+) -> None:
+    row = [{"id": "new", "title": "", "text": "A kettle boils water for tea. " * 100}]
+    with swiftlet.write(adopted, encoder=shipped_encoder.encode) as writer:
+        writer.put(row)
+    with swiftlet.open(adopted, encoder=DEFAULT_ENCODER) as searcher:
+        assert searcher.search("tea kettle", mode="dense").hits[0].document_id == "new"
+    with (
+        swiftlet.write(adopted, encoder=lambda texts: -shipped_encoder.encode(texts)) as writer,
+        pytest.raises(EmbeddingSpaceMismatch, match=r"cosines of -1.000 on average"),
+    ):
+        writer.put(row)

@@ -1,0 +1,190 @@
+"""An encoder that learns from the passages of an index and their vectors, without a teacher."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+from torch.nn import functional
+
+from swiftlet.encoders import DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
+from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.errors import InvalidArgumentError
+from swiftlet.index.building.adopt import adopt
+from swiftlet.index.building.build import build
+from swiftlet.index.documents.passages import encoder_text
+from swiftlet.index.updates.directory_writer import write
+from swiftlet.manifest import L2, load_manifest, read_manifest
+from swiftlet.types import Document, Embeddings
+from tests.runs import Listener, records
+from training.distillation.distill import distill
+from training.distillation.pairs import read_pairs
+from training.distillation.settings import Distillation
+from training.distillation.student import Student
+from training.distillation.verdict import Verdict
+from training.errors import TrainingDataError
+from training.model.towers import Tower, TowerSettings
+
+LOOKUP = LOOKUP_QUERY_ENCODER.name
+PLACES = ["caves", "cliffs", "forests", "harbours", "islands"]
+ANIMALS = ["swiftlets", "bats", "beetles", "crabs", "geckos", "herons"]
+WIDTH = 24
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index of 60 documents, with vectors in a space that no encoder has; read only."""
+    out = tmp_path_factory.mktemp("own") / "index"
+    documents = [
+        Document(f"{a}-{p}-{n}", f"{a} live in {p}. They {verb} in {p}.", f"the {a} of {p}")
+        for a in ANIMALS
+        for p in PLACES
+        for n, verb in enumerate(("sleep", "eat"))
+    ]
+    texts = [encoder_text(each.title, each.text) for each in documents]
+    adopt(projected(texts), out, texts=documents, language=None)
+    return out
+
+
+def projected(texts: Sequence[str]) -> Embeddings:
+    """Vectors (n, 24) of texts: a random projection of those of the encoder that ships."""
+    encoder = OnnxEncoder.load(DEFAULT_QUERY_ENCODER)
+    matrix = np.random.default_rng(0).normal(size=(encoder.dim, WIDTH))
+    found = encoder.encode(texts) @ matrix
+    return np.asarray(found / np.linalg.norm(found, axis=1, keepdims=True), np.float32)
+
+
+def test_the_closed_form_finds_a_projected_space_and_a_table_is_saved_projected(
+    tmp_path: Path,
+) -> None:
+    texts = [f"{a} of the {p} {extra}" for a in ANIMALS for p in PLACES for extra in PLACES]
+    wanted = torch.from_numpy(projected(texts))
+    settings = Distillation(index="any", student=LOOKUP)
+    student = Student.make(settings, WIDTH)
+    with torch.inference_mode():
+        outputs = student.tower(student.tower.tokenise(texts))
+    learnt, other = slice(0, None, 2), slice(1, None, 2)
+    student.fit_projection(outputs[learnt], wanted[learnt], (outputs[other], wanted[other]))
+    with torch.inference_mode():
+        found = student(student.tower.tokenise(texts[other]))
+    assert functional.cosine_similarity(found, wanted[other]).mean() > 0.9
+    student.save(tmp_path / "encoder")
+    saved = Tower.load(TowerSettings(tmp_path / "encoder"))
+    assert saved.is_lookup
+    with torch.inference_mode():
+        again = saved(saved.tokenise(texts[other]))
+    torch.testing.assert_close(again, found, atol=1e-5, rtol=1e-4)
+
+
+def test_an_index_teaches_an_encoder_of_its_space_and_judges_it(own: Path, tmp_path: Path) -> None:
+    settings = Distillation(index=str(own), student=LOOKUP, projection_only=True)
+    outcome = distill(settings, tmp_path / "run", progress=Listener())
+    manifest = load_manifest(tmp_path / "run", "model")
+    assert manifest.embedding_space == read_manifest(own).embedding_space
+    assert outcome.best_step == 0
+    assert outcome.num_held_out == 6
+    assert outcome.cosine > 0.8
+    verdict = outcome.verdict
+    assert verdict is not None
+    assert verdict.overlap is None
+    assert verdict.passages > 0.5
+    assert verdict.known_items > 0.3
+    assert verdict.is_good is manifest.details["verdict"]["is_good"]
+
+
+def test_a_training_ends_at_the_first_evaluation_after_its_minutes(
+    own: Path, tmp_path: Path
+) -> None:
+    settings = Distillation(index=str(own), student=LOOKUP, minutes=1e-9)
+    outcome = distill(settings, tmp_path / "run", compare=False, progress=Listener())
+    assert outcome.best_step == 0
+    assert [each["reason"] for each in records(tmp_path / "run", "stop")] == [
+        "1e-09 minute(s) are over"
+    ]
+
+
+def test_queries_with_the_vectors_of_a_teacher_are_learnt_beside_the_passages(
+    tmp_path: Path,
+) -> None:
+    documents = [{"_id": f"{a}-{p}", "text": f"{a} in {p}"} for a in ANIMALS for p in PLACES]
+    build(documents, tmp_path / "index", language=None)
+    log = tmp_path / "log.txt"
+    log.write_text("\n".join(f"where do {a} meet {b}" for a in ANIMALS for b in ANIMALS))
+    settings = Distillation(
+        index=str(tmp_path / "index"),
+        teacher=DEFAULT_QUERY_ENCODER.name,
+        pairs=True,
+        queries=(str(log),),
+        student=LOOKUP,
+        projection_only=True,
+    )
+    outcome = distill(settings, tmp_path / "run", progress=Listener())
+    assert outcome.num_held_out == 3
+    assert outcome.verdict is not None
+    assert outcome.verdict.queries == 33
+    assert outcome.verdict.overlap == outcome.overlaps[0].overlap_10
+
+
+def test_passages_are_read_with_their_changes_and_none_of_a_document_held_out_is_learnt(
+    own: Path, tmp_path: Path
+) -> None:
+    index = tmp_path / "index"
+    build([{"_id": f"{n}", "text": f"text number {n}"} for n in range(40)], index, language=None)
+    with write(index) as writer:
+        writer.put([{"_id": "new", "text": "a text that was put later"}])
+        writer.delete(["7"])
+    pairs = read_pairs(index, read_manifest(index, "index"), 0)
+    assert "a text that was put later" in pairs.passages.lines
+    assert "text number 7" not in pairs.passages.lines
+    encoder = OnnxEncoder.load(DEFAULT_QUERY_ENCODER.with_name("all-MiniLM-L6-v2"))
+    expected = encoder.encode(pairs.passages.lines)
+    assert pairs.passages.outputs is not None
+    assert (expected * pairs.passages.outputs).sum(axis=1).min() > 0.99
+    mixture = pairs.mixture(None, Distillation(index="any"))
+    assert len(mixture.held_out) == 4
+    assert not set(mixture.held_out) & set(mixture.training)
+    titled = read_pairs(own, read_manifest(own, "index"), 0)
+    held_out = np.array(titled.passages.lines)[titled.is_held_out]
+    assert titled.known_items
+    for item in titled.known_items:
+        assert any(item.text in line for line in held_out)
+
+
+def test_an_index_that_cannot_teach_is_refused(own: Path, tmp_path: Path) -> None:
+    manifest = read_manifest(own, "index")
+    lengths = replace(manifest, normalised=False)
+    with pytest.raises(InvalidArgumentError, match="compares by inner product, for which lengths"):
+        read_pairs(own, lengths, 0)
+    with pytest.raises(InvalidArgumentError, match="compares by l2, for which lengths count"):
+        read_pairs(own, replace(manifest, metric=L2), 0)
+    few = tmp_path / "few"
+    build([{"_id": "1", "text": "one"}], few, language=None)
+    with pytest.raises(TrainingDataError, match="has 1 different passages with a text"):
+        read_pairs(few, read_manifest(few, "index"), 0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, "there is nothing to imitate: name a teacher, an index or both"),
+        ({"index": "i", "queries": ("log",)}, "queries need a teacher, which gives their vectors"),
+        ({"index": "i", "corpora": ("c",)}, "learns from the index's own texts: leave out"),
+        ({"index": "i", "student": "lookup"}, "or name a teacher"),
+        ({"teacher": "t", "pairs": True}, "pairs needs an index"),
+        ({"index": "i", "project": False, "projection_only": True}, "needs a projection"),
+    ],
+)
+def test_what_cannot_be_learnt_is_refused(settings: dict[str, object], expected: str) -> None:
+    with pytest.raises(ValidationError, match=expected):
+        Distillation(**settings)  # type: ignore[arg-type]
+
+
+def test_a_verdict_believes_the_own_query_encoder_and_asks_for_more_queries() -> None:
+    assert Verdict(passages=0.1, known_items=0.1, queries=0, overlap=0.9).is_good
+    bad = Verdict(passages=0.1, known_items=0.9, queries=0)
+    assert not bad.is_good
+    assert bad.wanted_queries == 1_000
+    assert Verdict(passages=0.1, known_items=0.9, queries=1_000).wanted_queries == 10_000

@@ -1,0 +1,124 @@
+"""What an index teaches without any teacher: its texts, and the vectors of their passages."""
+
+from dataclasses import dataclass, replace
+from operator import itemgetter
+from pathlib import Path
+from random import Random
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swiftlet.errors import InvalidArgumentError
+from swiftlet.index.contents import Contents
+from swiftlet.index.documents.passages import encoder_text
+from swiftlet.index.documents.split import SplitDocument
+from swiftlet.manifest import L2, Manifest
+from swiftlet.types import Passage
+from training.data.query_groups import digest
+from training.distillation.sentences import Sentence, sample_sentences
+from training.distillation.settings import Distillation
+from training.distillation.texts import FEWEST_TEXTS, TextMixture, TextSource, normalised
+from training.errors import TrainingDataError
+
+MOST_PASSAGES = 50_000
+_HELD_OUT_DOCUMENTS, _MOST_HELD_OUT, _KNOWN_ITEMS = 500, 0.1, 500
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPairs:
+    """Passages with their vectors, (n, width), as the outputs that a student learns for them.
+
+    `is_held_out` (n,) are those of documents that nothing is learnt from. `known_items` are
+    sentences and titles of these documents, each a query for its document.
+    """
+
+    passages: TextSource
+    is_held_out: NDArray[np.bool]
+    known_items: tuple[Sentence, ...]
+
+    def mixture(self, others: TextMixture | None, settings: Distillation) -> TextMixture:
+        """The passages, then `others`, whose held-out texts alone are held out if there are any."""
+        training, held_out = np.flatnonzero(~self.is_held_out), np.flatnonzero(self.is_held_out)
+        if others is None:
+            held_out = held_out[: settings.validation]
+            return TextMixture((self.passages,), self.passages.lines, training, held_out)
+        first = self.passages.num_passages
+        return TextMixture(
+            (self.passages, *others.sources),
+            self.passages.lines + others.lines,
+            np.concatenate([training, others.training + first]),
+            others.held_out + first,
+        )
+
+
+def read_pairs(index: Path, manifest: Manifest, seed: int) -> IndexPairs:
+    """At most 50,000 passages of an index; its changes are included.
+
+    A tenth of their documents, at most 500, is held out: always the same ones, by their ids. No
+    sentences are learnt with the vectors of their passages, since that brings less than the
+    passages alone (docs/results/own-vectors.md).
+
+    :raises InvalidArgumentError: When the index cannot teach: its passages have several vectors,
+        its vectors are compared by other scores than the cosine, or cannot be read from it.
+    :raises TrainingDataError: When there are too few passages with a text.
+    """
+    if manifest.vectors > 1:
+        raise InvalidArgumentError(
+            f"{index} has several vectors for a passage, but a query has one: name a --teacher"
+        )
+    if manifest.metric == L2 or not manifest.normalised:
+        metric = manifest.metric.replace("_", " ")
+        raise InvalidArgumentError(
+            f"{index} compares by {metric}, for which lengths count: an encoder is learnt from an "
+            "index of cosines alone; name a --teacher"
+        )
+    contents = Contents(index, manifest)
+    found = _sample(contents, seed)
+    outputs = _outputs(contents, [row for row, *_ in found])
+    ids = {document.document_id for _, document, _ in found}
+    count = max(1, min(_HELD_OUT_DOCUMENTS, int(len(ids) * _MOST_HELD_OUT)))
+    held_out = frozenset(sorted(ids, key=digest)[:count])
+    first: dict[str, int] = {}
+    for place, (_, document, passage) in enumerate(found):
+        if text := normalised(encoder_text(document.title, passage.text)):
+            first.setdefault(text, place)
+    if len(first) < FEWEST_TEXTS:
+        raise TrainingDataError(
+            f"{index} has {len(first)} different passages with a text, at least {FEWEST_TEXTS} are "
+            "needed to learn from"
+        )
+    places = [*first.values()]
+    source = replace(TextSource.of("passages", first), outputs=outputs[places])
+    left = {d.document_id: d for _, d, _ in found if d.document_id in held_out}
+    return IndexPairs(
+        source,
+        np.array([found[place][1].document_id in held_out for place in places]),
+        tuple(sample_sentences(left.values(), _KNOWN_ITEMS, seed)),
+    )
+
+
+def _sample(contents: Contents, seed: int) -> list[tuple[int, SplitDocument, Passage]]:
+    """A uniform sample of at most 50,000 passages, by row."""
+    random = Random(seed)  # noqa: S311 - a sample, not a secret
+    kept: list[tuple[int, SplitDocument, Passage]] = []
+    every = (
+        (document, passage)
+        for document in contents.documents()
+        for passage in contents.split(document)
+    )
+    for row, (document, passage) in enumerate(every):
+        if len(kept) < MOST_PASSAGES:
+            kept.append((row, document, passage))
+        elif (place := random.randrange(row + 1)) < MOST_PASSAGES:
+            kept[place] = row, document, passage
+    return sorted(kept, key=itemgetter(0))
+
+
+def _outputs(contents: Contents, rows: list[int]) -> NDArray[np.float32]:
+    """The vectors (n, width) of the passages at `rows`, ascending."""
+    wanted, first, found = np.array(rows), 0, []
+    for block in contents.embeddings():
+        here = wanted[(wanted >= first) & (wanted < first + len(block))] - first
+        found.append(np.asarray(block[here], np.float32))
+        first += len(block)
+    return np.concatenate(found)

@@ -1,0 +1,108 @@
+"""Whether a student is good enough for the index that it has learnt from."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from swiftlet.encoders.encoder import Encoder
+from swiftlet.encoders.opening import open_encoder
+from swiftlet.errors import RetrievalError
+from swiftlet.evaluation.experiment import JudgedSet
+from swiftlet.index.query_encoder import query_encoder_if_any
+from swiftlet.index.vectors.vector_index import VectorIndex
+from swiftlet.types import Query
+from training.distillation.overlap import IndexComparison, Overlap, ndcg
+from training.distillation.pairs import IndexPairs
+from training.distillation.teacher import Targets
+
+LEAST_OVERLAP = 0.6
+"""The overlap@10 with the index's own query encoder from which on a student is good enough."""
+
+LEAST_OF_PASSAGES = 0.5
+"""The same of passages that were held out, where no other query encoder is known."""
+
+_PASSAGES, _NEAREST = 200, 10
+_STEPS = (1_000, 10_000, 100_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The figures by which a student is judged.
+
+    `passages` is the share of the 10 nearest passages of a held-out passage that the student finds
+    by its text; `known_items` is the nDCG@10 of sentences and titles of held-out documents, each a
+    query for its document. `overlap` is the overlap@10 with the index's own query encoder if it is
+    known, and `queries` the number of queries with a teacher's vectors that were learnt.
+    """
+
+    passages: float
+    known_items: float
+    queries: int
+    overlap: float | None = None
+
+    @property
+    def is_good(self) -> bool:
+        """Whether to use the student."""
+        if self.overlap is not None:
+            return self.overlap >= LEAST_OVERLAP
+        return self.passages >= LEAST_OF_PASSAGES
+
+    @property
+    def wanted_queries(self) -> int:
+        """How many queries with a teacher's vectors to learn from next."""
+        return next((step for step in _STEPS if step > self.queries), 10 * self.queries)
+
+    def as_details(self) -> dict[str, Any]:
+        """For a manifest."""
+        found = {name: value for name, value in asdict(self).items() if value is not None}
+        return {**found, "is_good": self.is_good}
+
+
+def own_encoder(index: Path, targets: Targets) -> Encoder | None:
+    """The query encoder of an index, if it is known and of the index's space."""
+    try:
+        place = query_encoder_if_any(index)
+    except RetrievalError:  # it is no longer there
+        return None
+    if place is None:
+        return None
+    encoder = open_encoder(place, "query")
+    return encoder if encoder.embedding_space == targets.embedding_space else None
+
+
+def judge(
+    comparison: IndexComparison,
+    student: Encoder,
+    pairs: IndexPairs,
+    queries: int,
+    overlaps: Sequence[Overlap],
+) -> Verdict:
+    """Judge a student by the texts that were held out.
+
+    :param queries: The number of queries with a teacher's vectors that it has learnt.
+    :param overlaps: With the index's own query encoder, if it is known.
+    """
+    named = [Query(f"{place}", item.text) for place, item in enumerate(pairs.known_items)]
+    qrels = {f"{place}": {item.document_id: 1} for place, item in enumerate(pairs.known_items)}
+    items = JudgedSet(named, qrels, "")
+    return Verdict(
+        passages=_share_of_neighbours(comparison.index, student, pairs),
+        known_items=ndcg(comparison.retriever(student), items) if named else 0.0,
+        queries=queries,
+        overlap=overlaps[0].overlap_10 if overlaps else None,
+    )
+
+
+def _share_of_neighbours(index: VectorIndex, student: Encoder, pairs: IndexPairs) -> float:
+    outputs = pairs.passages.outputs
+    assert outputs is not None  # noqa: S101 - passages have vectors
+    shares = []
+    for place in np.flatnonzero(pairs.is_held_out)[:_PASSAGES]:
+        found = student.encode([pairs.passages.lines[place]])[0]
+        wanted, reached = (index.search(each, _NEAREST)[1] for each in (outputs[place], found))
+        shares.append(len(np.intersect1d(wanted, reached)) / len(wanted))
+    return fmean(shares)
