@@ -40,7 +40,7 @@ VARIANTS = {
 }
 SYSTEMS = ["dense", "by lengths", "by spread", "none", "rrf"]
 FIELDS: dict[str, dict[str, Any]] = {"dense": {"mode": "dense"}, "rrf": {"fusion": "rrf"}}
-QUERIES, NEAREST = 200, 100
+QUERIES, NEAREST = 100, 100
 
 
 @dataclass(frozen=True)

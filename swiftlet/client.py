@@ -89,7 +89,7 @@ class Client:
             found = answer.json()
             hits = [_hit(each) for each in found["hits"]]
             generation, num_reranked = str(found["index"]), int(found.get("reranked", 0))
-        except (ValueError, TypeError, LookupError) as error:
+        except (ValueError, TypeError, LookupError, RecursionError) as error:
             raise self._not_a_service("/search") from error
         return SearchResult(hits, (), generation=generation, num_reranked=num_reranked)
 
@@ -160,7 +160,7 @@ class Client:
             raise self._refusal(answer)
         try:
             return dict(answer.json())
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise self._not_a_service(answer.request.url.path) from error
 
     def _refusal(self, answer: "httpx.Response") -> ServiceError:
@@ -204,6 +204,6 @@ def _problem(answer: "httpx.Response") -> dict[str, Any]:
         return {}
     try:
         problem = answer.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return problem if isinstance(problem, dict) else {}

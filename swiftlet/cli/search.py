@@ -25,10 +25,21 @@ if TYPE_CHECKING:
 _SHOWN_CHARACTERS = 300
 
 
+def _needed(context: typer.Context, query: str | None) -> str | None:
+    if query is None and not context.params.get("embedding"):
+        raise typer.BadParameter("give the text of a query, or --embedding FILE")
+    return query
+
+
 @takes(fields=PRINTED)
 def search(
     index: IndexPlace,
-    query: Annotated[str, typer.Argument(help="The text of the query.", metavar="[QUERY]")] = "",
+    query: Annotated[
+        str | None,
+        typer.Argument(
+            help="The text of the query.", metavar="QUERY", show_default=False, callback=_needed
+        ),
+    ] = None,
     top_k: Annotated[int, typer.Option("--top-k", "-k", min=1, help="Documents to return.")] = 10,
     embedding: Annotated[
         Path | None,
@@ -48,7 +59,7 @@ def search(
     from swiftlet.search.request import SearchRequest, check_rerank
 
     numbers = None if embedding is None else _numbers(embedding)
-    request = SearchRequest(query, top_k=top_k, embedding=numbers, **request_fields(fields))
+    request = SearchRequest(query or "", top_k=top_k, embedding=numbers, **request_fields(fields))
     check_rerank(request.rerank, reranker)
     with open_searcher(index, encoder=encoder, precision=precision, reranker=reranker) as searcher:
         result = searcher.search(request)

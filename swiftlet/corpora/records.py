@@ -16,7 +16,7 @@ import numpy as np
 from swiftlet.corpora.fields import ID_FIELDS, Fields
 from swiftlet.corpora.identifiers import check_id
 from swiftlet.corpora.lines import LineError, wrong_columns
-from swiftlet.errors import CollectionError, shown
+from swiftlet.errors import shown
 from swiftlet.text import has_lone_surrogate
 from swiftlet.types import Document, EmbeddedDocument, Query, Section
 
@@ -79,7 +79,7 @@ def _from_fields(record: dict[str, Any], fields: Fields | None) -> Document:
             document_id, text, title, {**record, **metadata}, embedding=embedding
         )
     if not title and not text.strip():
-        raise LineError(_nothing_to_read(document_id))
+        raise LineError(f"the document {shown(document_id)} has neither text nor title")
     return Document(document_id, text, title, {**record, **metadata})
 
 
@@ -132,29 +132,6 @@ def without_vectors(
             rest = {name: value for name, value in metadata.items() if name not in found}
             document = replace(document, metadata=rest)  # noqa: PLW2901
         yield document
-
-
-def to_encode(documents: Iterable[Document], note: Callable[[str], None]) -> Iterator[Document]:
-    """The documents without their own embeddings, since an encoder makes others.
-
-    :raises CollectionError: When a document has nothing but an embedding.
-    """
-    noted = False
-    for document in documents:
-        if isinstance(document, EmbeddedDocument):
-            if not noted:
-                note(left_out_vector(EMBEDDING))
-                noted = True
-            document_id, text, title = document.document_id, document.text, document.title
-            if not title and not text.strip():
-                raise CollectionError("the corpus", _nothing_to_read(document_id))
-            yield Document(document_id, text, title, document.metadata, document.sections)
-        else:
-            yield document
-
-
-def _nothing_to_read(document_id: str) -> str:
-    return f"the document {shown(document_id)} has neither text nor title"
 
 
 def left_out_vector(name: str) -> str:

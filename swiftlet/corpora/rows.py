@@ -4,7 +4,7 @@ import logging
 import operator
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeGuard, runtime_checkable
 
@@ -19,7 +19,7 @@ from swiftlet.corpora.lines import (
     parse_records,
     read_errors,
 )
-from swiftlet.corpora.records import document_from_row, query, to_encode, without_vectors
+from swiftlet.corpora.records import document_from_row, query, without_vectors
 from swiftlet.corpora.tables import rows_of
 from swiftlet.corpora.trec import read_qrels
 from swiftlet.errors import CollectionError, InvalidArgumentError, shown
@@ -91,21 +91,8 @@ def documents_of_rows(
     """
     parse = SeenIds().unique(document_from_row)
     records = parse_records(_CORPUS, enumerate(rows, start=1), parse, skipped)
-    yield from without_vectors((document for _, document in records), (), _note(skipped))
-
-
-def documents_to_encode(
-    corpus: Corpus, *, skipped: SkippedLines | None = None
-) -> Iterator[Document]:
-    """The documents of `documents_of` that an encoder reads: their own embeddings are left out.
-
-    :raises CollectionError: As `documents_of`; when a document has nothing but an embedding.
-    """
-    return to_encode(documents_of(corpus, skipped=skipped), _note(skipped))
-
-
-def _note(skipped: SkippedLines | None) -> Callable[[str], None]:
-    return partial(logger.warning, "%s") if skipped is None else skipped.note
+    note = partial(logger.warning, "%s") if skipped is None else skipped.note
+    yield from without_vectors((document for _, document in records), (), note)
 
 
 def _are_paths(corpus: object) -> TypeGuard[Sequence[str | os.PathLike[str]]]:

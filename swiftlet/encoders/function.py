@@ -219,6 +219,15 @@ def known_as(encoder: ModelEncoder, details: Mapping[str, Any]) -> ModelEncoder:
     return encoder.known_as(details) if isinstance(encoder, FunctionEncoder) else encoder
 
 
+def are_same(details: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
+    """Whether two artefacts were made by one encoder, as far as their details tell."""
+    if details["encoder_fingerprint"] == others["encoder_fingerprint"]:
+        return True
+    one, other = (each.get(CANONICAL, {}).get("embeddings", "") for each in (details, others))
+    cosines = _cosines(one, other, len(b64decode(one)) // _STORED.itemsize // len(CANONICAL_TEXTS))
+    return cosines is not None and bool(cosines.min() >= SAME_COSINE)
+
+
 def remembered(encoder: ModelEncoder) -> dict[str, Any]:
     """What an index remembers of an encoder to know it again, besides its fingerprint."""
     details = encoder.manifest.details

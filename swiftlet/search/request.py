@@ -1,9 +1,11 @@
 """What is asked of a search: one frozen value, which every way to search derives from."""
 
 import json
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cache, partial
+from hashlib import blake2b
 from math import inf
 from numbers import Real
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
@@ -315,6 +317,8 @@ class SearchRequest:
         values = {name: getattr(self, name) for name in _RANKING}
         if self.embedding is None:  # cursors of earlier versions know none
             del values["embedding"]
+        else:  # thousands of numbers take milliseconds to write
+            values["embedding"] = blake2b(array("d", self.embedding)).hexdigest()
         values["mode"], values["filter"] = mode, self.filter or _no_filter()
         values["weight"] = weight if mode == "hybrid" else None
         return _JSON.encode(values)

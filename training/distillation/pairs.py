@@ -69,8 +69,9 @@ def read_pairs(index: Path, manifest: Manifest, seed: int) -> IndexPairs:
     if manifest.metric == L2 or not manifest.normalised:
         metric = manifest.metric.replace("_", " ")
         raise InvalidArgumentError(
-            f"{index} compares by {metric}, for which lengths count: an encoder is learnt from an "
-            "index of cosines alone; name a --teacher"
+            f"{index} compares by {metric}, for which lengths count, and an encoder is learnt from "
+            "an index of cosines alone: if the model of its vectors normalises them, adopt them "
+            "with --metric cosine (a FAISS file of L2 with --rebuild, too); or name a --teacher"
         )
     contents = Contents(index, manifest)
     found = _sample(contents, seed)

@@ -15,7 +15,7 @@ from training.model.lookup import make_lookup
 from training.model.towers import Tower
 
 _RIDGE = 1e-3
-_RIDGES = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
+_RIDGES = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0, 3.0)
 _WORD = "a"
 _ENCODED_TOGETHER = 512
 
@@ -77,6 +77,7 @@ class Student(nn.Module):
         outputs: torch.Tensor,
         wanted: torch.Tensor,
         held_out: tuple[torch.Tensor, torch.Tensor] | None = None,
+        weights: torch.Tensor | None = None,
     ) -> None:
         """Initialise the projection such that it maps `outputs` (n, own width) close to `wanted`.
 
@@ -85,11 +86,13 @@ class Student(nn.Module):
         :param wanted: The teacher's outputs for the same texts, (n, width).
         :param held_out: Both of other texts; the regularisation with the best mean cosine on them
             is taken.
+        :param weights: Those of the n texts, (n,); by default all 1.
         """
         if self.projection is None:
             return
         inputs = _with_one(outputs)
-        gram, product = inputs.T @ inputs, inputs.T @ wanted.double()
+        weighted = inputs if weights is None else weights[:, None].double() * inputs
+        gram, product = inputs.T @ weighted, weighted.T @ wanted.double()
         scale = gram.diagonal().mean() * torch.eye(len(gram), dtype=gram.dtype)
         rates = [_RIDGE] if held_out is None else _RIDGES
         solutions = [torch.linalg.solve(gram + rate * scale, product) for rate in rates]

@@ -27,6 +27,8 @@ from training.objective.negatives.sampler import Rows
 
 _LOG_EVERY = 50
 _FITTED_ON, _PAIRS_FITTED_ON = 8192, 20_000
+# Queries of other subjects than the passages would take a linear map away from the passages.
+_WEIGHT_OF_QUERY = 0.2
 
 
 class OnIndex(TypedDict, total=False):
@@ -92,8 +94,13 @@ class DistillationTask(Task):
         random = np.random.default_rng(self._settings.seed)
         most = _PAIRS_FITTED_ON if self._settings.pairs else _FITTED_ON
         chosen = training[np.sort(random.permutation(len(training))[:most])]
-        held_out = self._pairs(self._mixture.held_out) if self._settings.pairs else None
-        self._student.fit_projection(*self._pairs(chosen), held_out)
+        if not self._settings.pairs:
+            self._student.fit_projection(*self._pairs(chosen))
+            return
+        passages = np.arange(self._mixture.sources[0].num_passages)
+        held_out = np.setdiff1d(passages, training)
+        weights = torch.where(torch.from_numpy(chosen < len(passages)), 1.0, _WEIGHT_OF_QUERY)
+        self._student.fit_projection(*self._pairs(chosen), self._pairs(held_out), weights)
 
     @override
     def batches(self, epoch: int) -> NDArray[np.int64]:

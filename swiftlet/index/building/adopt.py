@@ -24,7 +24,7 @@ from swiftlet.index.building.adopted import Adopted
 from swiftlet.index.building.assembly import Assembly, Trained
 from swiftlet.index.building.draft import draft
 from swiftlet.index.building.settings import BuildSettings
-from swiftlet.index.building.space import Space, blended_queries, space_of_encoder
+from swiftlet.index.building.space import Space, random_queries, space_of_encoder
 from swiftlet.index.document_encoder import with_place
 from swiftlet.index.documents.writer import StoredCorpus
 from swiftlet.index.lexical.analysis import analysis_of
@@ -134,7 +134,7 @@ def _assemble(
     vectors = adopted.vectors(sample)
     metric, normalised = adopted.metric
     space = Space(
-        adopted.dim, space_of(vectors), blended_queries, metric=metric, normalised=normalised
+        adopted.dim, space_of(vectors), random_queries, metric=metric, normalised=normalised
     )
     details: dict[str, Any] = {
         "encoder": "",

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from swiftlet import encoders
 from swiftlet.arguments import StrPath, made, path_of
 from swiftlet.corpora.lines import SkippedLines
-from swiftlet.corpora.rows import Corpus, documents_to_encode, rows_in
+from swiftlet.corpora.rows import Corpus, documents_of, rows_in
 from swiftlet.corpora.vector_sources import open_vectors
 from swiftlet.corpora.vector_sources.source import Source, of_pairs
 from swiftlet.encoders.opening import EncoderSpec, Place, encoder_place, open_encoder
@@ -83,9 +83,7 @@ def build(
         )
     checked = made(BuildSettings, **settings)
     places = encoder_place(encoder), path_of("out", out)
-    documents = (
-        corpus if isinstance(corpus, Shards) else documents_to_encode(corpus, skipped=skipped)
-    )
+    documents = corpus if isinstance(corpus, Shards) else documents_of(corpus, skipped=skipped)
     return build_index(
         documents, *places, checked, overwrite=overwrite, progress=progress, finish=finish
     )

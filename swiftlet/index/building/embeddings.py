@@ -14,7 +14,7 @@ from swiftlet import disk
 from swiftlet.encoders.encoder import ModelEncoder
 from swiftlet.encoders.encoding import encode_batches
 from swiftlet.encoders.function import known_as, remembered
-from swiftlet.errors import ArtefactError, InvalidArgumentError
+from swiftlet.errors import ArtefactError, CollectionError, InvalidArgumentError, shown
 from swiftlet.index.building.settings import BuildSettings
 from swiftlet.index.contents import Contents
 from swiftlet.index.documents.passages import encoder_text
@@ -23,7 +23,7 @@ from swiftlet.index.vectors.embeddings_file import EmbeddingsFile
 from swiftlet.manifest import load_manifest
 from swiftlet.processors import available_processors
 from swiftlet.progress import Progress, Silence
-from swiftlet.types import Document, Embeddings
+from swiftlet.types import Document, EmbeddedDocument, Embeddings
 
 _STATE_FILE, _HASHES_FILE, _EARLIER_FILE = "build.json", "hashes.u64", "earlier.f32"
 _BLOCK_ROWS = 32
@@ -46,6 +46,8 @@ class NewCorpus:
         :raises InvalidArgumentError: When a passage would have no tokens of its own.
         """
         self._documents, self._encoder, self._index = documents, encoder, index
+        self.has_vectors = False
+        """Whether a document came with a vector, which is left out."""
         self._threads = settings.threads or available_processors()
         splitter = settings.splitter(encoder)
         self.split = splitter.split
@@ -63,9 +65,21 @@ class NewCorpus:
             **remembered(encoder),
         }
 
-    def documents(self) -> Iterable[Document]:
-        """All documents in order."""
-        return self._documents
+    def documents(self) -> Iterator[Document]:
+        """All documents in order.
+
+        :raises CollectionError: When one has a vector only: here, texts are encoded.
+        """
+        for document in self._documents:
+            if isinstance(document, EmbeddedDocument):
+                if not document.title and not document.text.strip():
+                    raise CollectionError(
+                        "the corpus",
+                        f"the document {shown(document.document_id)} has a vector, and neither "
+                        "text nor title: `swiftlet adopt` takes the vectors",
+                    )
+                self.has_vectors = True
+            yield document
 
     def embed(self, corpus: StoredCorpus, file: EmbeddingsFile, progress: Progress) -> None:
         """Complete `file`; an interrupted run may have left a part of it.
@@ -75,6 +89,11 @@ class NewCorpus:
 
         :raises StorageError: When the file system refuses.
         """
+        if self.has_vectors:
+            progress.note(
+                'the vectors in "embedding" are left out and the texts encoded: `swiftlet adopt` '
+                "(in Python swiftlet.adopt) takes the vectors"
+            )
         earlier = EmbeddingsFile(file.path.with_name(_EARLIER_FILE), file.width)
         hashes = self._resume(corpus, file, earlier, progress)
         if self._index is not None:

@@ -16,7 +16,8 @@ from typing_extensions import override
 from swiftlet import disk, encoders
 from swiftlet.arguments import StrPath, made, path_of
 from swiftlet.corpora.lines import SkippedLines
-from swiftlet.corpora.rows import Corpus, documents_to_encode
+from swiftlet.corpora.rows import Corpus, documents_of
+from swiftlet.encoders.function import are_same
 from swiftlet.encoders.opening import EncoderSpec, encoder_place, open_encoder
 from swiftlet.errors import ArtefactError, InvalidArgumentError
 from swiftlet.index.building.draft import describe, draft
@@ -92,7 +93,10 @@ class Shards(EncodedCorpus):
             manifest = load_manifest(place, KIND)
             first_place, first = next(iter(found.values()), (place, manifest))
             for field, name in _SHARED.items():
-                if manifest.details[field] != first.details[field]:
+                same = manifest.details[field] == first.details[field]
+                if field == "encoder_fingerprint":
+                    same = are_same(manifest.details, first.details)
+                if not same:
                     raise InvalidArgumentError(
                         f"{first_place} and {place} are of different {name}: name shards that were "
                         "encoded alike"
@@ -228,7 +232,7 @@ def encode(
     if given := [name for name in settings if name in OPTIONS and OPTIONS[name].of_index]:
         raise InvalidArgumentError(f"{given[0]} is of the index: give it to build")
     checked, progress = made(BuildSettings, **settings), progress or Silence()
-    part = _Part(documents_to_encode(corpus, skipped=skipped), Shard(*shard))
+    part = _Part(documents_of(corpus, skipped=skipped), Shard(*shard))
     place = encoder_place(encoder) or encoders.DEFAULT_ENCODER
     out = path_of("out", out).resolve()
     check_target(out, overwrite=overwrite, kind=KIND)

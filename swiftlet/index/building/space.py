@@ -16,7 +16,6 @@ _FEWEST_WORDS = 5
 _MOST_WORDS = 12
 # The encoder reads about this number of characters of a truncated document.
 _LONGEST_CHARACTERS = 2_000
-_BLEND = 0.5
 _SEED = 0
 
 SampleQueries = Callable[[StoredCorpus, Embeddings, int], Embeddings]
@@ -70,22 +69,23 @@ def space_of_index(manifest: Manifest, encoder: ModelEncoder | None, threads: in
     return Space(
         manifest.dim,
         manifest.embedding_space,
-        blended_queries,
+        random_queries,
         metric=manifest.metric,
         normalised=manifest.normalised,
     )
 
 
-def blended_queries(_: StoredCorpus, embeddings: Embeddings, count: int) -> Embeddings:
-    """`count` vectors near random rows, each moved by half of the way between two other rows.
+def random_queries(_: StoredCorpus, embeddings: Embeddings, count: int) -> Embeddings:
+    """`count` vectors of random directions, as long as the embeddings (n, dim) are on average.
 
-    A row itself would find itself at once, and noise of equal size in all directions leaves the
-    order of its neighbours as it is: both would overestimate the recall of an index. A difference
-    of rows has the directions and the size in which vectors of this collection differ.
+    A query lies apart from all passages, as far as embeddings of texts do. Rows, alone or mixed or
+    with noise, lie so near to some list that a search of a few lists would seem to suffice.
     """
-    rows = np.random.default_rng(_SEED).integers(len(embeddings), size=(3, count))
-    near, one, other = (np.asarray(embeddings[each], np.float32) for each in rows)
-    queries: Embeddings = near + np.float32(_BLEND) * (one - other)
+    random = np.random.default_rng(_SEED)
+    queries = random.standard_normal((count, embeddings.shape[1]), np.float32)
+    queries /= np.linalg.norm(queries, axis=1, keepdims=True)
+    rows = random.integers(len(embeddings), size=count)
+    queries *= np.linalg.norm(embeddings[rows], axis=1).mean()
     return queries
 
 

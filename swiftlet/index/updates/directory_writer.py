@@ -1,5 +1,6 @@
 """Changes an index: puts documents, deletes them, and merges the changes into a new base."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
@@ -66,7 +67,7 @@ class IndexWriter(Writer):
         super().__init__(Preparation(encoder, threads, index))
         self._merging = Lock()
         self._writing = Lock()
-        self._closed = False
+        self._closed, self._owner = False, os.getpid()
         self._exit = ExitStack()
         try:
             self._working = self._exit.enter_context(writer_lock(self.index))
@@ -171,7 +172,8 @@ class IndexWriter(Writer):
     @override
     def close(self) -> None:
         self._closed = True
-        self._exit.close()
+        if self._owner == os.getpid():  # a copy would unlock the index, and end SQLite's log
+            self._exit.close()
 
     def _append(self, files: "_Files", changes: Sequence[Change]) -> None:
         """Write the changes with the next numbers, in one transaction, while `_writing` is held."""
@@ -219,9 +221,11 @@ class IndexWriter(Writer):
     def _current(self) -> "_Files":
         """The files of the index as it is now: opened again after an error, or if replaced.
 
-        :raises RetrievalError: When the writer is closed.
+        :raises RetrievalError: When the writer is closed, or a copy that a fork has made.
         :raises ArtefactError: When there is no index any more, or it is damaged.
         """
+        if self._owner != os.getpid():
+            raise RetrievalError("the writer is of a process that was forked: open the index again")
         if self._closed:
             raise RetrievalError("the writer is closed: open the index again")
         files = self._files

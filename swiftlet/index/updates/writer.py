@@ -15,6 +15,7 @@ from swiftlet.corpora.lines import SkippedLines
 from swiftlet.corpora.rows import Corpus, documents_of
 from swiftlet.encoders.encoder import ModelEncoder
 from swiftlet.encoders.encoding import encode_texts
+from swiftlet.encoders.function import FunctionEncoder
 from swiftlet.encoders.opening import Place
 from swiftlet.errors import CollectionError, InvalidArgumentError, shown
 from swiftlet.index.acceptance import of_index
@@ -122,7 +123,10 @@ class Preparation:
         with self._loading:
             if self._encoder is None or self._loaded_for != wanted:
                 trial = partial(of_index, index=self._index, manifest=manifest)
-                self._encoder = load_document_encoder(manifest.details, self._place, trial=trial)
+                found = load_document_encoder(manifest.details, self._place, trial=trial)
+                if isinstance(found, FunctionEncoder):
+                    found.normalises = manifest.normalised
+                self._encoder = found
                 self._loaded_for = wanted
             return self._encoder
 

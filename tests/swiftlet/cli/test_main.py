@@ -16,6 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
@@ -91,6 +92,23 @@ def test_search_prints_hits_with_their_passages_and_stage_times(index: Path) -> 
     assert result.exit_code == 0
     assert re.match(r"\s+1\s+0\.\d{4}\s+tea\s+Tea\n\s+Leaves are steeped", result.stdout)
     assert re.search(r"ms: filter \d", result.stdout)
+
+
+def test_a_search_reads_the_embedding_of_a_file(index: Path, tmp_path: Path) -> None:
+    numbers = [1.0] * 384
+    np.save(tmp_path / "query.npy", np.array([numbers], np.float32))
+    (tmp_path / "query.json").write_text(json.dumps(numbers))
+    by_array, by_list = (
+        swiftlet("search", index, "--embedding", tmp_path / f"query.{kind}", "--top-k", "2")
+        for kind in ("npy", "json")
+    )
+    assert by_array.exit_code == by_list.exit_code == 0
+    assert by_array.stdout.splitlines()[:4] == by_list.stdout.splitlines()[:4] != []
+    (tmp_path / "short.json").write_text("[1, 2]")
+    refused = refusal(swiftlet("search", index, "--embedding", tmp_path / "short.json"))
+    assert "embedding has 2 numbers, but those of the index have 384" in refused
+    refused = refusal(swiftlet("search", index, "--embedding", tmp_path / "none.npy"))
+    assert "none.npy is neither a .npy file nor a list of numbers in JSON" in refused
 
 
 def test_search_finds_a_document_with_an_id_that_looks_like_markup(tmp_path: Path) -> None:
@@ -258,7 +276,11 @@ def test_no_bad_lines_are_counted_where_none_was_read(corpus: Path, index: Path)
 @pytest.mark.parametrize(
     ("arguments", "complaint", "hints"),
     [
-        ("search index", "Missing argument 'QUERY'.", ["search index 'how do", "search --help"]),
+        (
+            "search index",
+            "give the text of a query, or --embedding FILE",
+            ["search index 'how do", "search --help"],
+        ),
         ("search index two words", "extra argument", ["search index 'how do", "search --help"]),
         ("index docs", "Missing option '--out'.", ["index docs/ --out index", "index --help"]),
         ("index docs --ou x", "Possible options: --out", ["--out index", "index --help"]),

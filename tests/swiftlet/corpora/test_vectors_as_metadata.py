@@ -10,9 +10,9 @@ import pytest
 
 from swiftlet.corpora.fields import Fields
 from swiftlet.corpora.lines import SkippedLines
-from swiftlet.corpora.rows import Corpus, documents_of, documents_to_encode
+from swiftlet.corpora.rows import documents_of
 from swiftlet.errors import CollectionError
-from swiftlet.types import Document, EmbeddedDocument
+from swiftlet.types import EmbeddedDocument
 
 WIDE = np.random.default_rng(0).normal(size=(3, 384)).tolist()
 NOTE = "'vector' is left out: it has vectors, which swiftlet adopt takes, not metadata"
@@ -45,22 +45,11 @@ def test_a_column_of_vectors_is_left_out_with_one_note(kind: str, tmp_path: Path
     assert skipped.notes == [NOTE]
 
 
-@pytest.mark.parametrize("kind", ["parquet", "rows"])
-def test_an_encoder_makes_other_embeddings_than_documents_bring(kind: str, tmp_path: Path) -> None:
-    corpus: Corpus = [
-        {"id": row["id"], "text": "Bees.", "embedding": row["vector"]} for row in ROWS
-    ]
-    if kind == "parquet":
-        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(corpus), tmp_path / "c.parquet")
-        corpus = tmp_path / "c.parquet"
-    assert all(isinstance(each, EmbeddedDocument) for each in documents_of(corpus))
-    skipped = SkippedLines()
-    documents = [*documents_to_encode(corpus, skipped=skipped)]
-    assert [type(each) for each in documents] == [Document] * 3
-    assert skipped.notes == [NOTE.replace("vector'", "embedding'")]
-    bare = [{"id": "a", "embedding": [1.0, 2.0]}]
-    with pytest.raises(CollectionError, match="the document 'a' has neither text nor title"):
-        [*documents_to_encode(bare)]
+def test_a_column_that_is_called_embedding_goes_with_its_documents(tmp_path: Path) -> None:
+    rows = [{"id": row["id"], "text": "Bees.", "embedding": row["vector"]} for row in ROWS]
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "corpus.parquet")
+    documents = [*documents_of(tmp_path / "corpus.parquet")]
+    assert [each.embedding for each in documents if isinstance(each, EmbeddedDocument)] == WIDE
 
 
 def test_a_short_list_of_a_fixed_size_is_left_out_and_what_is_named_stays(tmp_path: Path) -> None:

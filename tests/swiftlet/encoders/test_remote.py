@@ -20,6 +20,8 @@ from swiftlet.errors import (
 )
 from swiftlet.index.documents.passages import encoder_text
 from swiftlet.types import Document
+from tests.command_line import refusal
+from tests.command_line import swiftlet as swiftlet_command
 from tests.embeddings_server import (
     EmbeddingsServer,
     answer,
@@ -253,3 +255,22 @@ def test_a_build_that_ends_early_goes_on_where_it_was(
     first, last = (encoder_text(each.title, each.text) for each in (documents[0], documents[-1]))
     assert first not in asked
     assert last in asked
+
+
+def test_commands_take_an_address(
+    server: EmbeddingsServer, tmp_path: Path, small_documents: list[Document]
+) -> None:
+    rows = [{"_id": each.document_id, "text": each.text} for each in small_documents[::5]]
+    corpus, index = tmp_path / "corpus.jsonl", tmp_path / "index"
+    corpus.write_text("\n".join(map(json.dumps, rows)))
+    for shard in ("1/2", "2/2"):
+        out = tmp_path / "shards" / shard[0]
+        options = ("--shard", shard, "--out", out, "--encoder", server.address)
+        assert swiftlet_command("encode", corpus, *options).exit_code == 0
+        server.change = lambda found: found + np.float32(1e-4)  # as of another machine
+    made = swiftlet_command("index", "--from-shards", tmp_path / "shards", "--out", index)
+    assert made.exit_code == 0, made.output
+    found = swiftlet_command("search", index, "who dances for honey?", "--encoder", server.address)
+    assert "bees-1" in found.output
+    wrong = swiftlet_command("search", index, "honey", "--encoder", "http://127.0.0.1:9/v1?model=x")
+    assert "is not reached" in refusal(wrong)

@@ -154,7 +154,7 @@ def test_a_service_that_stays_busy_is_given_up(service):
 
 
 ODD = ["{}", "[]", "<html>", '{"hits": [{"document_id": "a"}]}']
-ODD.append(json.dumps({"hits": [hit("a", "high")], "index": "i"}))
+ODD += [json.dumps({"hits": [hit("a", "high")], "index": "i"}), "[" * 5_000]
 
 
 @pytest.mark.parametrize(
@@ -164,6 +164,7 @@ ODD.append(json.dumps({"hits": [hit("a", "high")], "index": "i"}))
         ("fault", r"http://127.* is not a Swiftlet service: /search gave the status 500"),
         *((f"odd/{content}", "/search gave an unknown answer") for content in ODD),
     ],
+    ids=lambda each: each[:40],
 )
 def test_a_refusal_of_a_service_is_one_sentence_with_the_query(retriever, query, message):
     with pytest.raises(EvaluationError, match=rf"^query 'q': .*{message}") as caught:

@@ -75,3 +75,26 @@ def test_documents_are_added_to_vectors_by_an_encoder_that_reproduces_them(
         pytest.raises(EmbeddingSpaceMismatch, match=r"cosines of -1.000 on average"),
     ):
         writer.put(row)
+
+
+def test_embeddings_keep_their_lengths_where_an_index_compares_inner_products(
+    small_documents: list[Document], tmp_path: Path, shipped_encoder: OnnxEncoder
+) -> None:
+    def embed(texts: list[str]) -> Any:
+        return 3 * shipped_encoder.encode(texts)
+
+    tea = "A kettle boils water for tea."
+    texts = [f"{each.title}\n{each.text}" for each in small_documents]
+    index = tmp_path / "index"
+    settings: Any = {"metric": "inner_product", "factory": "Flat"}
+    adopt(embed(texts), index, texts=small_documents, **settings)
+    with swiftlet.write(index, encoder=embed) as writer:
+        writer.put([{"id": "new", "title": "", "text": tea}])
+    with swiftlet.open(index, encoder=embed) as searcher:
+        for text, document_id in (
+            (texts[0], "volcano-1"),
+            ("A kettle boils water for tea.", "new"),
+        ):
+            (hit,) = searcher.search(text, 1, mode="dense").hits
+            assert hit.document_id == document_id
+            assert hit.score == pytest.approx(9, abs=0.01)

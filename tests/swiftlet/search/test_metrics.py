@@ -242,3 +242,12 @@ def test_the_default_type_of_a_large_index_finds_the_nearest_by_each_metric(
             shares.append(len(names & {hit.document_id for hit in hits}) / 10)
         assert searcher.index_manifest.details["recall"]["recall@10 within 1%"] > 0.95
     assert np.mean(shares) > 0.9
+
+
+@pytest.mark.parametrize("address", ["milvus://localhost:1/x", "postgresql://localhost:1/d/x"])
+def test_only_cosines_are_pushed_to_servers(index: Path, kind: str, address: str) -> None:
+    sentence = "servers are searched by cosine: search the index directory, or adopt its vectors"
+    if kind == "cosine":
+        sentence = "made of vectors without an encoder"
+    with pytest.raises(swiftlet.RetrievalError, match=sentence):
+        swiftlet.push(index, address)

@@ -23,6 +23,7 @@ from swiftlet.index.contents import Contents
 from swiftlet.index.space_sample import space_of, space_sample
 from swiftlet.index.vectors_export import export_vectors
 from swiftlet.manifest import load_manifest
+from swiftlet.progress import Silence
 from swiftlet.publication import working_directory
 from swiftlet.search.searcher import Searcher
 from swiftlet.types import Document, Embeddings
@@ -241,6 +242,22 @@ def test_a_build_takes_embeddings_in_place_of_an_encoder(out: Path, tmp_path: Pa
     for corpus, embeddings in ((rows, vectors[:4]), (rows, "no-such"), (iter(held), "vector")):
         with pytest.raises(RetrievalError):
             build(corpus, out, embeddings=embeddings, overwrite=True)
+
+
+def test_a_build_says_that_it_leaves_vectors_out(out: Path) -> None:
+    notes = list[str]()
+
+    class Notes(Silence):
+        def note(self, text: str) -> None:
+            notes.append(text)
+
+    rows = [{"_id": "a", "text": "lava", "embedding": [0.1, 0.2]}]
+    build(rows, out, progress=Notes())
+    assert "swiftlet adopt" in notes[0]
+    with Searcher.open(out, DEFAULT_ENCODER) as searcher:
+        assert searcher.search("lava")[0].metadata == {}
+    with pytest.raises(CollectionError, match="'b' has a vector, and neither text nor title"):
+        build([{"_id": "b", "embedding": [0.1, 0.2]}], out, overwrite=True)
 
 
 def test_the_commands_adopt_add_and_search(tmp_path: Path) -> None:

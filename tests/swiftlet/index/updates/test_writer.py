@@ -1,5 +1,6 @@
 """Changes of an index, and their merge into a new base."""
 
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -163,6 +164,23 @@ def test_an_index_has_one_writer(index, writer):
     with IndexWriter(index, LOOKUP_QUERY_ENCODER):
         pass
     assert [*index.parent.iterdir()] == [index]
+
+
+def test_a_fork_neither_writes_nor_unlocks_the_index_of_its_parent(index, writer):
+    writer.put([{"id": "before", "text": "before"}])
+    if not (child := os.fork()):
+        refused = ""
+        try:
+            writer.put([{"id": "child", "text": "child"}])
+        except RetrievalError as error:
+            refused = f"{error}"
+        finally:
+            writer.close()
+            os._exit("was forked" not in refused)
+    assert os.waitpid(child, 0)[1] == 0
+    writer.put([{"id": "after", "text": "after"}])
+    with pytest.raises(ArtefactError, match="another process is writing"):
+        IndexWriter(index, LOOKUP_QUERY_ENCODER)
 
 
 def test_bad_documents_and_ids_are_refused_and_nothing_is_written(index, writer):
