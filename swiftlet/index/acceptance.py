@@ -20,7 +20,7 @@ from swiftlet.types import Embeddings
 MEAN_COSINE, LEAST_COSINE = 0.99, 0.95
 """An encoder is of a space if the cosines of its embeddings with an index's are at least these.
 
-Models in int8 have a mean of 0.997, and wrong poolings below 0.5; docs/encoders.md has the table.
+An int8 model reaches them; wrong poolings and shorter texts do not (docs/encoders.md).
 """
 
 _SAMPLE, _SPREAD, _LONGEST = 256, 16, 16
