@@ -47,21 +47,32 @@ def of_index(encoder: ModelEncoder, index: Path | None, manifest: Manifest) -> M
         texts, expected = _sample(index, manifest)
     if not texts:
         check_embedding_space(name, encoder.embedding_space, encoder.dim, manifest)
+    made_by = f"the index (by the encoder {manifest.details.get('encoder', '')!r})"
+    check_reproduces(encoder, texts, expected, made_by)
+    encoder = encoder.reading("query")
+    encoder.embedding_space = manifest.embedding_space
+    return encoder
+
+
+def check_reproduces(
+    encoder: ModelEncoder, texts: list[str], expected: Embeddings, made_by: str
+) -> None:
+    """Refuse an encoder whose embeddings of passages are not those that are `expected` (n, dim).
+
+    :param made_by: What has the passages, as a message calls it.
+    :raises EmbeddingSpaceMismatch: When their cosines are too small.
+    """
     found = encoder.reading("passage").encode(texts)
     lengths = np.linalg.norm(found, axis=1) * np.linalg.norm(expected, axis=1)
     cosines = np.einsum("ij,ij->i", found, expected) / lengths
     # `not >=`: NaN is refused, too.
     if not (cosines.mean() >= MEAN_COSINE and cosines.min() >= LEAST_COSINE):
         raise EmbeddingSpaceMismatch(
-            f"{name} is not of the embedding space of the index (by the encoder "
-            f"{manifest.details.get('encoder', '')!r}): its embeddings of {len(texts)} passages "
-            f"have cosines of {cosines.mean():.3f} on average and {cosines.min():.3f} at least "
-            f"with those of the index, but {MEAN_COSINE} and {LEAST_COSINE} are expected; "
-            f"{_reason(cosines, texts)}"
+            f"the encoder {encoder.manifest.details.get('name', '')!r} is not of the embedding "
+            f"space of {made_by}: its embeddings of {len(texts)} passages have cosines of "
+            f"{cosines.mean():.3f} on average and {cosines.min():.3f} at least with those that are "
+            f"there, but {MEAN_COSINE} and {LEAST_COSINE} are expected; {_reason(cosines, texts)}"
         )
-    encoder = encoder.reading("query")
-    encoder.embedding_space = manifest.embedding_space
-    return encoder
 
 
 def _reason(cosines: NDArray[np.float32], texts: list[str]) -> str:
@@ -89,6 +100,11 @@ def _sample(index: Path, manifest: Manifest) -> tuple[list[str], Embeddings]:
             found = store.passages(rows.tolist())
         texts = [encoder_text(each.title, each.passage.text) for each in found]
         vectors = open_index(index, manifest).embeddings(rows)
+    return some_of(texts, vectors)
+
+
+def some_of(texts: list[str], vectors: Embeddings) -> tuple[list[str], Embeddings]:
+    """Some of the texts (n) with their vectors (n, dim): spread over all, and the longest ones."""
     spread = np.linspace(0, len(texts) - 1, min(len(texts), _SPREAD)).astype(np.int64)
     longest = np.argsort([-len(text) for text in texts], kind="stable")[:_LONGEST]
     taken = np.unique(np.concatenate([spread, longest])) if texts else spread[:0]

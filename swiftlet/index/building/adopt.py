@@ -16,10 +16,10 @@ from swiftlet.corpora.rows import Corpus
 from swiftlet.corpora.vector_sources import open_vectors
 from swiftlet.corpora.vectors import Metric, VectorSource
 from swiftlet.encoders.encoder import ModelEncoder
-from swiftlet.encoders.encoding import encode_texts
 from swiftlet.encoders.function import remembered
 from swiftlet.encoders.opening import EncoderSpec, Place, encoder_place, open_encoder
-from swiftlet.errors import CollectionError, EmbeddingSpaceMismatch, InvalidArgumentError
+from swiftlet.errors import CollectionError, InvalidArgumentError
+from swiftlet.index.acceptance import check_reproduces, some_of
 from swiftlet.index.building.adopted import Adopted
 from swiftlet.index.building.assembly import Assembly, Trained
 from swiftlet.index.building.draft import draft
@@ -39,10 +39,6 @@ from swiftlet.publication import check_target
 from swiftlet.types import Embeddings
 
 METRICS = ("cosine", "inner_product", "l2")
-
-_CHECKED_TEXTS = 32
-SAME_COSINE = 0.98
-"""An encoder made the vectors if half of a sample of its own have at least this cosine."""
 
 _WHOLE = {"max_tokens": 1, "overlap_tokens": 0, "truncate": True}
 """How documents are split where no encoder is known: a vector is of a whole document."""
@@ -150,7 +146,7 @@ def _assemble(
     }
     if encoder is not None:
         loaded = open_encoder(encoder, "passage", precision=settings.precision)
-        _check(loaded, adopted, threads)
+        _check(loaded, adopted)
         space = replace(space_of_encoder(loaded, threads), metric=metric, normalised=normalised)
         details |= with_place(_made_by(loaded, adopted, settings), encoder)
     language = settings.language if adopted.has_text.any() else None
@@ -238,7 +234,7 @@ def _made_by(encoder: ModelEncoder, adopted: Adopted, settings: BuildSettings) -
     }
 
 
-def _check(encoder: ModelEncoder, adopted: Adopted, threads: int) -> None:
+def _check(encoder: ModelEncoder, adopted: Adopted) -> None:
     """Refuse an encoder that does not reproduce a sample of the vectors.
 
     :raises EmbeddingSpaceMismatch: When it does not.
@@ -255,14 +251,6 @@ def _check(encoder: ModelEncoder, adopted: Adopted, threads: int) -> None:
             f"no row has a text, so that the encoder {name!r} cannot be compared: leave it out"
         )
     rows = sampled_rows(adopted.has_text)
-    rows = rows[:: -(-len(rows) // _CHECKED_TEXTS)]
-    given, wanted = adopted.vectors(rows), set(rows.tolist())
+    wanted = set(rows.tolist())
     texts = [text for row, text in enumerate(adopted.encoder_texts()) if row in wanted]
-    found = encode_texts(encoder, texts, threads)
-    cosines = np.einsum("ij,ij->i", found, given) / np.linalg.norm(given, axis=1)
-    if (cosine := float(np.median(cosines))) < SAME_COSINE:
-        raise EmbeddingSpaceMismatch(
-            f"the encoder {name!r} gives other vectors of the same texts: half of {len(rows)} have "
-            f"a cosine below {cosine:.3f}, but {SAME_COSINE} is expected; name the encoder that "
-            "made them, with its prompt and pooling, or leave it out"
-        )
+    check_reproduces(encoder, *some_of(texts, adopted.vectors(rows)), adopted.source_name)
