@@ -21,6 +21,9 @@ from training.distillation.texts import FEWEST_TEXTS, TextMixture, TextSource, n
 from training.errors import TrainingDataError
 
 MOST_PASSAGES = 50_000
+_SAME_LENGTH = 1.1
+"""Lengths of one model's vectors differ by less, also as the codes of an index keep them."""
+
 _HELD_OUT_DOCUMENTS, _MOST_HELD_OUT, _KNOWN_ITEMS = 500, 0.1, 500
 
 
@@ -59,23 +62,16 @@ def read_pairs(index: Path, manifest: Manifest, seed: int) -> IndexPairs:
     passages alone (docs/results/own-vectors.md).
 
     :raises InvalidArgumentError: When the index cannot teach: its passages have several vectors,
-        its vectors are compared by other scores than the cosine, or cannot be read from it.
+        or are compared by distances with lengths that differ, or cannot be read from it.
     :raises TrainingDataError: When there are too few passages with a text.
     """
     if manifest.vectors > 1:
         raise InvalidArgumentError(
             f"{index} has several vectors for a passage, but a query has one: name a --teacher"
         )
-    if manifest.metric == L2 or not manifest.normalised:
-        metric = manifest.metric.replace("_", " ")
-        raise InvalidArgumentError(
-            f"{index} compares by {metric}, for which lengths count, and an encoder is learnt from "
-            "an index of cosines alone: if the model of its vectors normalises them, adopt them "
-            "with --metric cosine (a FAISS file of L2 with --rebuild, too); or name a --teacher"
-        )
     contents = Contents(index, manifest)
     found = _sample(contents, seed)
-    outputs = _outputs(contents, [row for row, *_ in found])
+    outputs = _directions(_outputs(contents, [row for row, *_ in found]), index, manifest)
     ids = {document.document_id for _, document, _ in found}
     count = max(1, min(_HELD_OUT_DOCUMENTS, int(len(ids) * _MOST_HELD_OUT)))
     held_out = frozenset(sorted(ids, key=digest)[:count])
@@ -96,6 +92,27 @@ def read_pairs(index: Path, manifest: Manifest, seed: int) -> IndexPairs:
         np.array([found[place][1].document_id in held_out for place in places]),
         tuple(sample_sentences(left.values(), _KNOWN_ITEMS, seed)),
     )
+
+
+def _directions(
+    vectors: NDArray[np.float32], index: Path, manifest: Manifest
+) -> NDArray[np.float32]:
+    """Vectors (n, width) with the length 1, which an encoder gives its queries, too.
+
+    The length of a query does not change the order of inner products, nor of distances from vectors
+    that have all the same length.
+    """
+    if manifest.normalised:
+        return vectors
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    if manifest.metric == L2 and lengths.max() > _SAME_LENGTH * lengths.min():
+        raise InvalidArgumentError(
+            f"{index} compares by distances (l2), and its vectors have lengths from "
+            f"{lengths.min():.3g} to {lengths.max():.3g}, which an encoder does not learn: name a "
+            "--teacher, or adopt the vectors with --metric cosine if their model compares so"
+        )
+    found: NDArray[np.float32] = vectors / lengths
+    return found
 
 
 def _sample(contents: Contents, seed: int) -> list[tuple[int, SplitDocument, Passage]]:

@@ -1,7 +1,6 @@
 """An encoder that learns from the passages of an index and their vectors, without a teacher."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +9,7 @@ import torch
 from pydantic import ValidationError
 from torch.nn import functional
 
+from swiftlet.corpora.vectors import Metric
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.errors import InvalidArgumentError
@@ -17,7 +17,7 @@ from swiftlet.index.building.adopt import adopt
 from swiftlet.index.building.build import build
 from swiftlet.index.documents.passages import encoder_text
 from swiftlet.index.updates.directory_writer import write
-from swiftlet.manifest import L2, load_manifest, read_manifest
+from swiftlet.manifest import load_manifest, read_manifest
 from swiftlet.types import Document, Embeddings
 from tests.runs import Listener, records
 from training.distillation.distill import distill
@@ -153,13 +153,31 @@ def test_passages_are_read_with_their_changes_and_none_of_a_document_held_out_is
         assert any(item.text in line for line in held_out)
 
 
-def test_an_index_that_cannot_teach_is_refused(own: Path, tmp_path: Path) -> None:
-    manifest = read_manifest(own, "index")
-    lengths = replace(manifest, normalised=False)
-    with pytest.raises(InvalidArgumentError, match="compares by inner product, for which lengths"):
-        read_pairs(own, lengths, 0)
-    with pytest.raises(InvalidArgumentError, match="compares by l2, for which lengths count"):
-        read_pairs(own, replace(manifest, metric=L2), 0)
+@pytest.mark.parametrize("metric", ["inner_product", "l2"])
+def test_vectors_of_any_length_teach_their_directions_unless_distances_need_the_lengths(
+    metric: Metric, tmp_path: Path
+) -> None:
+    random = np.random.default_rng(0)
+    texts = [{"_id": f"{n}", "text": f"text number {n}"} for n in range(30)]
+    vectors = random.normal(size=(30, 8)).astype(np.float32)
+    vectors *= 7 / np.linalg.norm(vectors, axis=1, keepdims=True)
+    alike, differing = tmp_path / "alike", tmp_path / "differing"
+    for out, lengths in ((alike, np.ones((30, 1))), (differing, random.uniform(1, 2, (30, 1)))):
+        adopt((vectors * lengths).astype(np.float32), out, texts=texts, metric=metric)
+    outputs = read_pairs(alike, read_manifest(alike, "index"), 0).passages.outputs
+    assert outputs is not None
+    np.testing.assert_allclose(outputs, vectors / 7, atol=1e-6)
+    of_differing = read_manifest(differing, "index")
+    if metric == "l2":
+        with pytest.raises(InvalidArgumentError, match="which an encoder does not learn"):
+            read_pairs(differing, of_differing, 0)
+    else:
+        outputs = read_pairs(differing, of_differing, 0).passages.outputs
+        assert outputs is not None
+        np.testing.assert_allclose(outputs, vectors / 7, atol=1e-6)
+
+
+def test_an_index_that_cannot_teach_is_refused(tmp_path: Path) -> None:
     few = tmp_path / "few"
     build([{"_id": "1", "text": "one"}], few, language=None)
     with pytest.raises(TrainingDataError, match="has 1 different passages with a text"):
