@@ -405,6 +405,11 @@ def _parse(path: Path, content: bytes) -> Manifest:
         raise ManifestError(
             f"{path} has metric {shown(manifest.metric)}, but {' or '.join(METRICS)} is expected"
         )
+    if manifest.kind != "index" and (manifest.metric != METRIC or not manifest.normalised):
+        raise ManifestError(
+            f"{path} is of kind {manifest.kind!r}, which knows only {METRIC!r} of normalised "
+            "embeddings"
+        )
     if elsewhere := [name for name in manifest.files if not _is_within(name)]:
         raise ManifestError(f"{path} lists {elsewhere[0]!r}, which is no file of its directory")
     return manifest

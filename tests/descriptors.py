@@ -11,7 +11,7 @@ from pathlib import Path
 @contextmanager
 def only_more_descriptors(count: int) -> Iterator[None]:
     """In the block, this process can open `count` files more, and then none."""
-    gc.collect()  # else a collection in the block may close files of before
+    gc.disable()  # else a collection in the block may close files of before
     held: list[int] = []
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(int(each.name) for each in Path("/proc/self/fd").iterdir())
@@ -26,6 +26,7 @@ def only_more_descriptors(count: int) -> Iterator[None]:
         del held[len(held) - count :]
         yield
     finally:
+        gc.enable()
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         for descriptor in held:
             os.close(descriptor)

@@ -269,12 +269,15 @@ def flip(path: Path, position: int) -> None:
 
 
 @pytest.mark.parametrize("fields", [{"metric": "l2"}, {"normalised": False}])
-def test_a_metric_other_than_the_inner_product_of_normalised_embeddings_is_refused(
-    tmp_path, fields
-):
-    manifest = Manifest("model", 3, "space", {}, "a test", **fields)
-    write_manifest(tmp_path, manifest)
+def test_a_model_has_inner_products_of_normalised_embeddings(tmp_path: Path, fields) -> None:
+    write_manifest(tmp_path, Manifest("model", 3, "space", {}, "a test", **fields))
     with pytest.raises(ManifestError, match="only 'inner_product' of normalised"):
+        read_manifest(tmp_path)
+
+
+def test_a_metric_that_no_index_has_is_refused(tmp_path: Path) -> None:
+    write_manifest(tmp_path, Manifest("model", 3, "space", {}, "a test", metric="hamming"))
+    with pytest.raises(ManifestError, match="metric 'hamming', but inner_product or l2 is"):
         read_manifest(tmp_path)
 
 

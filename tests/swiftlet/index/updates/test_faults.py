@@ -150,7 +150,7 @@ def test_any_bit_that_flips_in_the_open_log_is_refused_by_name(index, writer, tm
         flipped = bytearray(whole)
         flipped[place] ^= 1 << choice.randrange(8)
         (copy / log).write_bytes(flipped)
-        for read in (ids, partial(IndexWriter, encoder_directory=None)):
+        for read in (ids, partial(IndexWriter, encoder=None)):
             with pytest.raises(CorruptIndexError, match=CHANGES_FILE):
                 read(copy)
 
@@ -171,7 +171,7 @@ def test_the_note_of_the_last_change_is_verified(index, writer, damage):
     else:
         (index / CHANGES_FILE).unlink()
         refused = f"{CHANGES_FILE} is damaged: it lacks change 2, which was written"
-    for read in (ids, partial(IndexWriter, encoder_directory=None)):
+    for read in (ids, partial(IndexWriter, encoder=None)):
         with pytest.raises(CorruptIndexError, match=refused):
             read(index)
     note.write_bytes(before)  # an earlier note is right, as after a power cut
