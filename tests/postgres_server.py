@@ -121,15 +121,13 @@ class PostgresServer:
         assert spec is not None
         assert spec.origin is not None
         (program,) = Path(spec.origin).parent.glob(f"pginstall18/bin/{name}")
+        # Another program changes the user: Python would fork, which a process with gRPC may not.
+        as_user = ["setpriv", "--reuid", _OTHER_USER, "--clear-groups"] * (os.geteuid() == 0)
         with (self.folder / "log").open("ab") as log:
             return subprocess.Popen(
-                [program, *map(str, arguments)],
-                stdout=log,
-                stderr=log,
-                cwd="/",
-                start_new_session=True,
-                user=_OTHER_USER if os.geteuid() == 0 else None,
-            )
+                [*as_user, program, *map(str, arguments)],
+                stdout=log, stderr=log, cwd="/", start_new_session=True,
+            )  # fmt: skip
 
     def _answers(self) -> bool:
         import psycopg
