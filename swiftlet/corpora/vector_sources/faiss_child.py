@@ -14,7 +14,7 @@ from typing import Any
 import faiss
 import numpy as np
 
-_ROWS_AT_ONCE = 1_000
+_ROWS_AT_ONCE, _ALLOWED_BYTES = 1_000, 1 << 26
 _METRICS = {faiss.METRIC_INNER_PRODUCT: "inner_product", faiss.METRIC_L2: "l2"}
 _NAMES = {
     number: name.removeprefix("METRIC_")
@@ -26,8 +26,9 @@ _NAMES = {
 def read(path: Path) -> Any:
     """The index in a file, mapped as far as its type allows."""
     size = path.stat().st_size
-    # A damaged file may contain any length; no real one exceeds the size of the file.
-    faiss.set_deserialization_vector_byte_limit(size)
+    # A damaged file may contain any length; no real one exceeds the size of the file. Some
+    # transforms without a matrix name the size of one.
+    faiss.set_deserialization_vector_byte_limit(max(size, _ALLOWED_BYTES))
     faiss.set_deserialization_loop_limit(size)
     index = faiss.read_index(
         str(path), faiss.IO_FLAG_MMAP_IFC | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE

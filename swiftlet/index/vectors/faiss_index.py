@@ -1,9 +1,11 @@
 """The engine of FAISS: an index of any factory string, in one file."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -46,6 +48,7 @@ The codes are in one list all the same, because FAISS filters lists only.
 _FEWEST_CODED = 18
 _MOST_LISTS = 65_536
 _PCA_ROWS = 65_536
+_BOUNDS, _ALLOWED_BYTES = Lock(), 1 << 26
 _REFINE_FACTORS = (1, 2, 4, 8, 16)
 _MOST_COPIED_ROWS = 32_768
 _LARGEST_HALF = 2**14  # of a bound and of the width of a range: half precision ends at 2**16
@@ -281,15 +284,33 @@ def read_faiss(path: Path) -> Any:
 
 def _read(path: Path, flags: int) -> Any:
     try:
-        size_bytes = path.stat().st_size
-        # A damaged file may contain any length; no real one exceeds the size of the file.
-        faiss.set_deserialization_vector_byte_limit(size_bytes)
-        faiss.set_deserialization_loop_limit(size_bytes)
-        return faiss.read_index(str(path), flags)
+        with bounded_reading(path.stat().st_size):
+            return faiss.read_index(str(path), flags)
     except OSError as error:
         raise CorruptIndexError(f"{path} is no FAISS index: {error.strerror}") from error
     except RuntimeError as error:
         raise CorruptIndexError(f"{path} is no FAISS index: {_reason(error)}") from error
+
+
+@contextmanager
+def bounded_reading(size_bytes: int) -> Iterator[None]:
+    """In the block, no length within a file of FAISS may exceed the size of the file.
+
+    A damaged file may contain any length. Some transforms without a matrix name the size of one, so
+    that 64 MiB are always allowed. The bounds are FAISS's own, for all of the process.
+    """
+    with _BOUNDS:
+        before = (
+            faiss.get_deserialization_vector_byte_limit(),
+            faiss.get_deserialization_loop_limit(),
+        )
+        faiss.set_deserialization_vector_byte_limit(max(size_bytes, _ALLOWED_BYTES))
+        faiss.set_deserialization_loop_limit(size_bytes)
+        try:
+            yield
+        finally:
+            faiss.set_deserialization_vector_byte_limit(before[0])
+            faiss.set_deserialization_loop_limit(before[1])
 
 
 def _doubling(most: int) -> list[int]:

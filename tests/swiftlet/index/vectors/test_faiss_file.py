@@ -11,6 +11,7 @@ from swiftlet.index.building.adopt import adopt
 from swiftlet.index.updates.directory_writer import IndexWriter
 from swiftlet.index.vectors import open_index
 from swiftlet.index.vectors.faiss_file import FaissFile
+from swiftlet.index.vectors.faiss_index import FaissIndex
 from swiftlet.index.vectors.faiss_library import METRICS, faiss
 from swiftlet.index.vectors.vector_index import scores_by
 from swiftlet.manifest import load_manifest
@@ -134,6 +135,23 @@ def test_a_file_of_faiss_may_be_built_anew(tmp_path: Path) -> None:
         adopt(path, tmp_path / "again", metric="cosine")
     with pytest.raises(InvalidArgumentError, match="served as it is: pass --rebuild"):
         adopt(path, tmp_path / "again", factory="Flat")
+
+
+def test_a_transform_without_a_matrix_needs_no_more_rows_than_dimensions(tmp_path: Path) -> None:
+    index = faiss.index_factory(DIM, "L2norm,Flat", faiss.METRIC_INNER_PRODUCT)
+    index.add(vectors_of(3))
+    faiss.write_index(index, f"{tmp_path / 'v.faiss'}")
+    adopt(tmp_path / "v.faiss", tmp_path / "index")
+    with Searcher.open(tmp_path / "index", None) as searcher:
+        found = searcher.search(embedding=vectors_of(3)[1], top_k=1)
+    assert found[0].document_id == "1"
+
+
+def test_reading_an_index_leaves_the_bounds_of_faiss_as_they_were(tmp_path: Path) -> None:
+    before = faiss.get_deserialization_vector_byte_limit(), faiss.get_deserialization_loop_limit()
+    FaissIndex.load(write_faiss(tmp_path / "v.faiss", "Flat"))
+    after = faiss.get_deserialization_vector_byte_limit(), faiss.get_deserialization_loop_limit()
+    assert after == before
 
 
 def test_binary_indexes_and_truncated_files_are_refused(tmp_path: Path) -> None:
