@@ -104,6 +104,7 @@ def adopt(
         document_field=document_field,
         passage_field=passage_field,
         metric=metric,
+        keeps_file=file is not None,
         resumes=not isinstance(vectors, np.ndarray),
     )
     with draft(

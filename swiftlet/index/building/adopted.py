@@ -37,6 +37,8 @@ _BLOCK_ROWS = 16_384
 _EXPORTED = ("passage_id", "document_id", "start", "end")
 """What the rows of `export_vectors` have: they are passages, with their places in the document."""
 _BETWEEN = "\n\n"
+_NEAR_UNIT = 0.1
+"""How far codes may take the length of a normalised vector from 1."""
 
 # Rows with one value of `document` are the passages of a document, in the order of `place`.
 _SCHEMA = """
@@ -69,6 +71,7 @@ class Adopted(EncodedCorpus):
         document_field: str | None = None,
         passage_field: str | None = None,
         metric: Metric | None = None,
+        keeps_file: bool = False,
         resumes: bool = True,
     ) -> None:
         """Take a source; nothing is read before `stage`.
@@ -77,6 +80,7 @@ class Adopted(EncodedCorpus):
             document, and knows the rows of `export_vectors`.
         :param passage_field: The field that orders the rows of a document; None keeps their order.
         :param metric: How vectors are compared; None takes what the source says, or else cosine.
+        :param keeps_file: Whether a file is served as it is, whose vectors nothing normalises.
         :param resumes: Whether the source can be read again, to go on with an interrupted run.
         """
         self._resumes = resumes
@@ -86,6 +90,7 @@ class Adopted(EncodedCorpus):
         given = metric or source.metric
         self.says_metric = given is not None
         self._metric: Metric = given or "cosine"
+        self._must_be_unit = keeps_file and self._metric == "cosine"
         self.changed_lengths = False
         """Whether a vector was not normalised, and is now."""
         self.details = {}
@@ -98,8 +103,11 @@ class Adopted(EncodedCorpus):
         """
         self._file, self._rows = file, working / _ROWS_FILE
         state = json.dumps(
-            [self._source.name, self.dim, self._metric, self._document_field, self._passage_field]
-        )
+            [
+                self._source.name, self.dim, self._metric, self._document_field,
+                self._passage_field, self._must_be_unit,
+            ]
+        )  # fmt: skip
         with storage_errors(working):
             if not self._resumes or not self._is_same(working / _STATE_FILE, state):
                 for path in (self._rows, file.path):
@@ -110,7 +118,7 @@ class Adopted(EncodedCorpus):
             first = self._resume(database, progress)
             blocks = self._blocks(database, first)
             total = self._source.num_rows
-            file.append(blocks, progress, "Reading vectors", total or 0)
+            file.append(blocks, progress, "Reading vectors", total)
             if not len(file):
                 raise CollectionError(self._source.name, "it has no vectors")
             (count,) = database.execute("SELECT count(*) FROM rows").fetchone()
@@ -231,6 +239,15 @@ class Adopted(EncodedCorpus):
             raise CollectionError(
                 self._source.name,
                 f"{len(block.rows):,} rows from row {first + 1:,} on have {len(vectors):,} vectors",
+            )
+        if self._must_be_unit and (far := stretched(vectors, _NEAR_UNIT)).any():
+            row = int(np.argmax(far))
+            raise bad_row(
+                self._source.name,
+                first + row,
+                f"the vector has the length {np.linalg.norm(vectors[row]):.3g}, and a file that is "
+                "served as it is gives cosines only of vectors of length 1: pass --rebuild (in "
+                "Python as_is=False), or leave out the metric",
             )
         found = comparable(vectors, normalised=self._metric == "cosine")
         self.changed_lengths |= found is not vectors

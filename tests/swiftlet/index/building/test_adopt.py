@@ -1,14 +1,17 @@
+import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import faiss
 import numpy as np
 import pyarrow.parquet
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from swiftlet.cli.terminal import ProgressBars
 from swiftlet.corpora.vectors import VectorBlock
 from swiftlet.encoders import DEFAULT_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.errors import (
@@ -26,7 +29,7 @@ from swiftlet.manifest import load_manifest
 from swiftlet.publication import working_directory
 from swiftlet.search.searcher import Searcher
 from swiftlet.types import Document, Embeddings
-from tests.command_line import swiftlet
+from tests.command_line import refusal, swiftlet
 
 WORDS = ("lava", "ash", "bread", "yeast", "chess", "king", "moon", "tide", "bow", "string")
 
@@ -162,7 +165,8 @@ def test_vectors_of_other_lengths_are_normalised_for_cosines_only(out: Path) -> 
 class Failing:
     """A source that ends with an error at a row, and notes where it was asked to begin."""
 
-    name, dim, metric, num_rows = "the source", 8, None, 30
+    name, dim, metric = "the source", 8, None
+    num_rows: int | None = 30
 
     def __init__(self, fails_at: int | None, bad_id: str = "") -> None:
         self._fails_at, self._bad_id = fails_at, bad_id
@@ -230,6 +234,35 @@ def test_fewer_texts_than_vectors_are_refused(out: Path) -> None:
 def test_only_a_faiss_file_is_served_as_it_is(out: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="no FAISS file"):
         adopt(vectors_of(9), out, as_is=True)
+
+
+def test_cosines_are_served_from_a_faiss_file_only_if_its_vectors_have_the_length_1(
+    out: Path, tmp_path: Path
+) -> None:
+    for name, factor in {"long": 3, "near": 1.05}.items():
+        index = faiss.IndexFlatIP(8)
+        index.add(vectors_of(9) * np.where(np.arange(9) == 6, factor, 1)[:, None])
+        faiss.write_index(index, f"{tmp_path / name}.faiss")
+    refused = swiftlet("adopt", tmp_path / "long.faiss", "--out", out, "--metric", "cosine")
+    assert "row 7: the vector has the length 3, and" in refusal(refused)
+    assert "--rebuild (in Python as_is=False)" in refusal(refused)
+    rebuilt = adopt(tmp_path / "long.faiss", out, metric="cosine", as_is=False)
+    assert rebuilt.normalised
+    assert np.allclose(embeddings_of(out), vectors_of(9), atol=1e-6)
+    assert not adopt(tmp_path / "long.faiss", tmp_path / "products").normalised
+    near = adopt(tmp_path / "near.faiss", tmp_path / "cosines", metric="cosine")
+    assert (near.normalised, near.details["engine"]) == (True, "faiss-file")
+
+
+def test_a_resumed_reading_of_rows_that_nobody_counted_says_how_many_there_were(
+    out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for fails_at in (15, None):
+        source = Failing(fails_at)
+        source.num_rows = None
+        with contextlib.suppress(ConnectionError), ProgressBars() as progress:
+            adopt(source, out, progress=progress)
+    assert "going on after 15\n" in capsys.readouterr().err
 
 
 def test_a_build_takes_embeddings_in_place_of_an_encoder(out: Path, tmp_path: Path) -> None:
