@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 from swiftlet.arguments import StrPath, path_of
-from swiftlet.corpora.collections import read_documents, read_queries
+from swiftlet.corpora.collections import check_paths, read_documents, read_queries
 from swiftlet.corpora.fields import Fields, check_columns
 from swiftlet.corpora.identifiers import SeenIds, check_id
 from swiftlet.corpora.lines import (
@@ -80,6 +80,16 @@ def documents_of(
     else:
         documents = documents_of_rows(rows_in(corpus), skipped)
     return _with_the_way_out(documents)
+
+
+def check_there(corpus: Corpus) -> None:
+    """Check, before anything is read, that the paths of a corpus exist.
+
+    :raises CollectionError: When one does not.
+    """
+    corpus = [corpus] if isinstance(corpus, str | os.PathLike) else corpus
+    if _are_paths(corpus):
+        check_paths([path_of("corpus", each) for each in corpus])
 
 
 def documents_of_rows(

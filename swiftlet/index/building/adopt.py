@@ -40,6 +40,9 @@ from swiftlet.types import Embeddings
 
 METRICS = ("cosine", "inner_product", "l2")
 
+_MOST_FIELDS = 20
+"""How many fields a message names."""
+
 _WHOLE = {"max_tokens": 1, "overlap_tokens": 0, "truncate": True}
 """How documents are split where no encoder is known: a vector is of a whole document."""
 
@@ -92,7 +95,12 @@ def adopt(
     source: VectorSource
     if isinstance(vectors, str | PathLike | np.ndarray):
         source = open_vectors(
-            vectors, texts=texts, fields=fields, vector_field=vector_field, ids=ids
+            vectors,
+            texts=texts,
+            fields=fields,
+            vector_field=vector_field,
+            ids=ids,
+            note=progress.note,
         )
     else:
         source = vectors
@@ -115,6 +123,11 @@ def adopt(
             progress.note(
                 "the vectors had other lengths than 1 and are normalised, for cosines: --metric "
                 "inner_product or l2 (in Python metric=…) keeps them, if their model compares so"
+            )
+        if others := adopted.other_texts():
+            progress.note(
+                "no row has a text: if one of the fields has it, name it by --text-field (in "
+                f"Python fields=…): {', '.join(others[:_MOST_FIELDS])}"
             )
         copied = EmbeddingsFile(artefact.with_name("copied.f32"), source.dim)
         disk.remove(copied.path, missing_ok=True)

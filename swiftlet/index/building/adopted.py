@@ -163,6 +163,14 @@ class Adopted(EncodedCorpus):
             found = database.execute(f"SELECT text <> '' OR title <> '' {_ORDERED}")
             return np.fromiter((text for (text,) in found), np.bool, len(self.order))
 
+    def other_texts(self) -> list[str]:
+        """The strings among the metadata of the first row, if no row has a text."""
+        with closing(disk.database(self._rows)) as database:
+            if database.execute("SELECT 1 FROM rows WHERE text <> ''").fetchone():
+                return []
+            (metadata,) = database.execute("SELECT metadata FROM rows ORDER BY row").fetchone()
+        return [name for name, value in json.loads(metadata).items() if isinstance(value, str)]
+
     def vectors(self, rows: Rows) -> Embeddings:
         """The vectors (n, dim) of the passages at `rows`."""
         found: Embeddings = np.ascontiguousarray(self._file.rows()[self.order[rows]])

@@ -231,6 +231,34 @@ def test_fewer_texts_than_vectors_are_refused(out: Path) -> None:
     assert not out.exists()
 
 
+def test_texts_that_no_vector_takes_are_counted_and_missing_ones_are_noticed_first(
+    out: Path, tmp_path: Path
+) -> None:
+    file = write_lines(tmp_path / "v.jsonl", [{"id": "r4"}, {"id": "r0"}], vectors_of(2))
+    texts = tmp_path / "t.jsonl"
+    texts.write_text("".join(json.dumps(row) + "\n" for row in rows_of(5)))
+    said = swiftlet("adopt", file, "--texts", texts, "--out", out).stderr
+    assert "3 of the texts are left out: no vector has their ids" in said
+    said = swiftlet("adopt", file, "--out", tmp_path / "alone").stderr
+    assert "left out" not in said
+    result = swiftlet("adopt", file, "--texts", tmp_path / "no", "--out", tmp_path / "other")
+    assert refusal(result) == f"{tmp_path / 'no'}: there is no such file or folder"
+    assert "Reading vectors" not in result.output
+
+
+def test_a_text_of_another_name_is_asked_for(out: Path, tmp_path: Path) -> None:
+    rows = [
+        {"id": f"r{n}", "title": "Lava", "body": "It is hot.", "url": "x", "n": n} for n in range(3)
+    ]
+    file = write_lines(tmp_path / "v.jsonl", rows, vectors_of(3))
+    said = swiftlet("adopt", file, "--out", out).stderr
+    assert "no row has a text: if one of the fields has it, name it by --text-field" in said
+    assert ": body, url\n" in said
+    named = swiftlet("adopt", file, "--text-field", "body", "--out", tmp_path / "named")
+    assert "no row has a text" not in named.stderr
+    assert contents_of(tmp_path / "named")[0][1] == "It is hot."
+
+
 def test_only_a_faiss_file_is_served_as_it_is(out: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="no FAISS file"):
         adopt(vectors_of(9), out, as_is=True)
