@@ -96,7 +96,7 @@ def with_texts(
 def _by_place(
     source: Source, texts: Corpus, fields: Fields | None, first: int
 ) -> Iterator[VectorBlock]:
-    documents = documents_of(texts, fields=fields)
+    documents = documents_of(texts, fields=fields, can_skip=False)
     found = sum(1 for _ in islice(documents, first))
     for block in source.read(first):
         some = [_row_of(each) for each in islice(documents, len(block.embeddings))]
@@ -123,7 +123,7 @@ def _by_id(
         database.execute("CREATE TABLE texts (id TEXT PRIMARY KEY, row TEXT) WITHOUT ROWID")
         written = (
             (each.document_id, json.dumps(_row_of(each), ensure_ascii=False))
-            for each in documents_of(texts, fields=fields)
+            for each in documents_of(texts, fields=fields, can_skip=False)
         )
         database.executemany("INSERT INTO texts VALUES (?, ?)", written)
         left = database.execute("SELECT count(*) FROM texts").fetchone()[0] - first

@@ -158,6 +158,16 @@ def test_other_names_of_fields_are_those_of_the_table_itself(tmp_path: Path) -> 
         [*source.blocks()]
 
 
+@pytest.mark.parametrize("ids", [None, ["a", "b"]])
+def test_a_bad_line_of_the_texts_cannot_be_left_out(ids: Any, tmp_path: Path) -> None:
+    texts = tmp_path / "texts.jsonl"
+    texts.write_text('{"id": "a", "text": "Bees."}\n{"id": "b"}\n')
+    with pytest.raises(CollectionError, match='line 2: there is no "text"') as refused:
+        [*open_vectors(VECTORS[:2], texts=texts, ids=ids).blocks()]
+    assert "--text-field" in f"{refused.value}"
+    assert "skip" not in f"{refused.value}"
+
+
 @pytest.mark.parametrize("count", [1_499, 1_501])
 def test_counts_that_differ_are_both_in_the_sentence(count: int, tmp_path: Path) -> None:
     path = write(tmp_path, ".npy", VECTORS)
