@@ -23,7 +23,7 @@ from swiftlet.index.acceptance import check_reproduces, some_of
 from swiftlet.index.building.adopted import Adopted
 from swiftlet.index.building.assembly import Assembly, Trained
 from swiftlet.index.building.draft import draft
-from swiftlet.index.building.settings import BuildSettings
+from swiftlet.index.building.settings import OPTIONS, BuildSettings
 from swiftlet.index.building.space import Space, random_queries, space_of_encoder
 from swiftlet.index.document_encoder import with_place
 from swiftlet.index.documents.writer import StoredCorpus
@@ -90,6 +90,7 @@ def adopt(
     checked, progress = made(BuildSettings, **settings), progress or Silence()
     if metric is not None:
         one_of("metric", metric, METRICS)
+    _check_effects(settings, document_field, passage_field, encoder)
     encoder_at, place = encoder_place(encoder), path_of("out", out).resolve()
     check_target(place, overwrite=overwrite, kind="index")
     source: VectorSource
@@ -102,8 +103,13 @@ def adopt(
             ids=ids,
             note=progress.note,
         )
-    else:
+    elif hasattr(vectors, "blocks"):
         source = vectors
+    else:
+        raise InvalidArgumentError(
+            f"vectors cannot be of the type {type(vectors).__name__}: a path, an array (n, dim) or "
+            "a source is expected; an index of FAISS becomes a file by faiss.write_index"
+        )
     file = _file_to_keep(source, as_is, checked, metric)
     if file is None and checked.factory is not None:
         FaissIndex.create(checked.factory, source.dim)  # refused before anything is read
@@ -229,6 +235,29 @@ def _file_to_keep(
             "or pass --rebuild (in Python as_is=False)"
         )
     return file
+
+
+def _check_effects(
+    given: Mapping[str, Any],
+    document_field: str | None,
+    passage_field: str | None,
+    encoder: EncoderSpec | None,
+) -> None:
+    """Refuse what would change nothing.
+
+    :raises InvalidArgumentError: When something would.
+    """
+    if passage_field is not None and document_field is None:
+        raise InvalidArgumentError(
+            f"--passage-field (in Python passage_field) is {passage_field!r}, but orders the rows "
+            "of documents that --document-field (in Python document_field) names: give both"
+        )
+    unused = [name for name in given if OPTIONS[name].of_shards]
+    if encoder is None and unused:
+        raise InvalidArgumentError(
+            f"--{unused[0].replace('_', '-')} (in Python {unused[0]}) is for texts that an encoder "
+            "reads: name it by --encoder (in Python encoder), or leave out the option"
+        )
 
 
 def _made_by(encoder: ModelEncoder, adopted: Adopted, settings: BuildSettings) -> Mapping[str, Any]:

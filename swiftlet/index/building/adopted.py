@@ -307,7 +307,10 @@ def _document(rest: dict[str, Any], document_field: str | bool | None) -> Docume
     else:
         ids = [rest[name] for name in (*ID_FIELDS, "passage_id") if name in rest]
     if not ids:
-        raise LineError(f"there is no id: none of the fields {', '.join(ID_FIELDS)}")
+        raise LineError(
+            f"there is no id: none of the fields {', '.join(ID_FIELDS)}; --id-field (in Python "
+            "fields=…) names another, and --ids a file with the ids"
+        )
     for name in ID_FIELDS:
         rest.pop(name, None)
     document_id = check_id(ids[0], "document id")

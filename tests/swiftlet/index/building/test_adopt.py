@@ -259,6 +259,34 @@ def test_a_text_of_another_name_is_asked_for(out: Path, tmp_path: Path) -> None:
     assert contents_of(tmp_path / "named")[0][1] == "It is hot."
 
 
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--passage-field", "n"], "--document-field (in Python document_field) names: give both"),
+        (["--passage-tokens", 9], "--passage-tokens (in Python passage_tokens) is for texts that"),
+        (["--overlap-tokens", 9], "--overlap-tokens (in Python overlap_tokens) is for texts that"),
+        (["--truncate"], "name it by --encoder (in Python encoder), or leave out the option"),
+        (["--precision", "int8"], "--precision (in Python precision) is for texts that"),
+    ],
+)
+def test_options_that_would_change_nothing_are_refused(
+    options: list[Any], problem: str, out: Path, tmp_path: Path
+) -> None:
+    file = write_lines(tmp_path / "v.jsonl", rows_of(3), vectors_of(3))
+    assert problem in refusal(swiftlet("adopt", file, "--out", out, *options))
+
+
+def test_an_index_object_of_faiss_is_asked_for_as_a_file(out: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"type IndexFlat.* by faiss\.write_index"):
+        adopt(faiss.IndexFlatIP(8), out)  # type: ignore[arg-type]
+
+
+def test_a_table_without_ids_says_how_they_are_given(out: Path, tmp_path: Path) -> None:
+    file = write_lines(tmp_path / "v.jsonl", [{"text": "Lava."}], vectors_of(1))
+    with pytest.raises(CollectionError, match=r"row 1: there is no id: .*--id-field .* and --ids"):
+        adopt(file, out)
+
+
 def test_only_a_faiss_file_is_served_as_it_is(out: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="no FAISS file"):
         adopt(vectors_of(9), out, as_is=True)
@@ -301,7 +329,9 @@ def test_a_build_takes_embeddings_in_place_of_an_encoder(out: Path, tmp_path: Pa
         build(corpus, out, embeddings=embeddings, overwrite=True)
         assert [each[:2] for each in contents_of(out)] == [(r["id"], r["text"]) for r in rows]
         assert np.array_equal(embeddings_of(out), vectors)
-    for corpus, embeddings in ((rows, vectors[:4]), (rows, "no-such"), (iter(held), "vector")):
+    with pytest.raises(InvalidArgumentError, match="'no-such', but there is no such field"):
+        build(rows, out, embeddings="no-such", overwrite=True)
+    for corpus, embeddings in ((rows, vectors[:4]), (iter(held), "vector")):
         with pytest.raises(RetrievalError):
             build(corpus, out, embeddings=embeddings, overwrite=True)
 
