@@ -75,7 +75,12 @@ def mapped(path: Path) -> Array:
     :raises CollectionError: When the file is damaged, or holds objects of Python.
     """
     with read_errors(path, *_ERRORS):
-        return np.lib.format.open_memmap(path, mode="r")
+        try:
+            return np.lib.format.open_memmap(path, mode="r")
+        except ValueError as error:
+            if "mmap length" not in f"{error}":
+                raise
+            raise CollectionError(path, "the file ends too early: copy it again") from error
 
 
 def _shape(shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> tuple[int, int]:

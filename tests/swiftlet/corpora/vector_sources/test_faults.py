@@ -93,6 +93,13 @@ def test_a_truncated_file_is_one_sentence(kind: str, tmp_path: Path) -> None:
             read(path)
 
 
+def test_an_array_that_ends_too_early_is_to_be_copied_again(tmp_path: Path) -> None:
+    path = write(tmp_path, ".npy", VECTORS)
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(CollectionError, match="the file ends too early: copy it again"):
+        open_vectors(path)
+
+
 @pytest.mark.parametrize(
     ("array", "sentence"),
     [
@@ -144,7 +151,7 @@ def test_a_table_without_vectors_says_so(kind: str, tmp_path: Path) -> None:
         pyarrow.parquet.write_table(pyarrow.table(rows), path)
     else:
         path.write_text('{"id": "a", "text": "Bees."}')
-    with pytest.raises(CollectionError, match=r"there is no (field|column) of vectors"):
+    with pytest.raises(CollectionError, match=r"of vectors among id, text: .* swiftlet index$"):
         open_vectors(path)
 
 
@@ -156,6 +163,16 @@ def test_other_names_of_fields_are_those_of_the_table_itself(tmp_path: Path) -> 
     source = open_vectors(path, fields=Fields(id="key", text=["body"]))
     with pytest.raises(CollectionError, match=r"row 2: there is no 'key'; the fields are body"):
         [*source.blocks()]
+
+
+@pytest.mark.parametrize("ids", [None, ["a", "b"]])
+def test_a_bad_line_of_the_texts_cannot_be_left_out(ids: Any, tmp_path: Path) -> None:
+    texts = tmp_path / "texts.jsonl"
+    texts.write_text('{"id": "a", "text": "Bees."}\n{"id": "b"}\n')
+    with pytest.raises(CollectionError, match='line 2: there is no "text"') as refused:
+        [*open_vectors(VECTORS[:2], texts=texts, ids=ids).blocks()]
+    assert "--text-field" in f"{refused.value}"
+    assert "skip" not in f"{refused.value}"
 
 
 @pytest.mark.parametrize("count", [1_499, 1_501])
