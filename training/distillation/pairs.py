@@ -82,7 +82,8 @@ def read_pairs(index: Path, manifest: Manifest, seed: int) -> IndexPairs:
     if len(first) < FEWEST_TEXTS:
         raise TrainingDataError(
             f"{index} has {len(first)} different passages with a text, at least {FEWEST_TEXTS} are "
-            "needed to learn from"
+            "needed to learn from: add documents to the index, or name a --teacher with texts of "
+            "the same subjects (--queries or --corpus)"
         )
     places = [*first.values()]
     source = replace(TextSource.of("passages", first), outputs=outputs[places])

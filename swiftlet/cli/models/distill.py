@@ -105,7 +105,8 @@ def distill(
     teacher: Annotated[
         str | None,
         typer.Option(
-            help="The query encoder to imitate: a folder or a name on the hub.",
+            help="The query encoder to imitate: a folder, a name on the hub, MODULE:FUNCTION, or "
+            "the address of an OpenAI-compatible API.",
             show_default="none: an index's own vectors",
         ),
     ] = None,
