@@ -39,6 +39,11 @@ class IndexPairs:
     is_held_out: NDArray[np.bool]
     known_items: tuple[Sentence, ...]
 
+    @property
+    def held_out_lines(self) -> list[str]:
+        """The texts that are held out."""
+        return self.passages.texts(np.flatnonzero(self.is_held_out).tolist())
+
     def mixture(self, others: TextMixture | None, settings: Distillation) -> TextMixture:
         """The passages, then `others`, whose held-out texts alone are held out if there are any."""
         training, held_out = np.flatnonzero(~self.is_held_out), np.flatnonzero(self.is_held_out)

@@ -17,7 +17,7 @@ from swiftlet.index.vectors.vector_index import VectorIndex
 from swiftlet.types import Query
 from training.distillation.overlap import IndexComparison, Overlap, ndcg
 from training.distillation.pairs import IndexPairs
-from training.distillation.teacher import Targets
+from training.distillation.teacher import Targets, TorchEncoder
 
 LEAST_OVERLAP = 0.5
 """The overlap@10 with the index's own query encoder from which on a student is good enough.
@@ -29,6 +29,7 @@ LEAST_OF_PASSAGES = 0.55
 """The same of passages that were held out, where no other query encoder is known."""
 
 _PASSAGES, _NEAREST = 200, 10
+_MANY_UNKNOWN = 0.2
 _STEPS = (1_000, 10_000, 100_000)
 
 
@@ -38,14 +39,17 @@ class Verdict:
 
     `passages` is the share of the 10 nearest passages of a held-out passage that the student finds
     by its text; `known_items` is the nDCG@10 of sentences and titles of held-out documents, each a
-    query for its document. `overlap` is the overlap@10 with the index's own query encoder if it is
-    known, and `queries` the number of queries with a teacher's vectors that were learnt.
+    query for its document, or None if there are none. `overlap` is the overlap@10 with the index's
+    own query encoder if it is known, and `queries` the number of queries with a teacher's vectors
+    that were learnt. `unknown` is the share of the tokens of held-out passages that the student's
+    tokenizer does not know.
     """
 
     passages: float
-    known_items: float
+    known_items: float | None
     queries: int
     overlap: float | None = None
+    unknown: float = 0.0
 
     @property
     def is_good(self) -> bool:
@@ -53,6 +57,11 @@ class Verdict:
         if self.overlap is not None:
             return self.overlap >= LEAST_OVERLAP
         return self.passages >= LEAST_OF_PASSAGES
+
+    @property
+    def cannot_read(self) -> bool:
+        """Whether the texts are in a language that the student's tokenizer does not know."""
+        return self.unknown >= _MANY_UNKNOWN
 
     @property
     def wanted_queries(self) -> int:
@@ -79,7 +88,7 @@ def own_encoder(index: Path, targets: Targets) -> Encoder | None:
 
 def judge(
     comparison: IndexComparison,
-    student: Encoder,
+    student: TorchEncoder,
     pairs: IndexPairs,
     queries: int,
     overlaps: Sequence[Overlap],
@@ -94,9 +103,10 @@ def judge(
     items = JudgedSet(named, qrels, "")
     return Verdict(
         passages=_share_of_neighbours(comparison.index, student, pairs),
-        known_items=ndcg(comparison.retriever(student), items) if named else 0.0,
+        known_items=ndcg(comparison.retriever(student), items) if named else None,
         queries=queries,
         overlap=overlaps[0].overlap_10 if overlaps else None,
+        unknown=student.tower.unknown_share(pairs.held_out_lines[:_PASSAGES]),
     )
 
 

@@ -9,6 +9,7 @@ import torch
 from pydantic import ValidationError
 from torch.nn import functional
 
+from swiftlet.cli.models.distill import sentence_of
 from swiftlet.corpora.vectors import Metric
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.encoders.encoder import OnnxEncoder
@@ -91,7 +92,9 @@ def test_an_index_teaches_an_encoder_of_its_space_and_judges_it(own: Path, tmp_p
     assert verdict is not None
     assert verdict.overlap is None
     assert verdict.passages > 0.5
+    assert verdict.known_items is not None
     assert verdict.known_items > 0.3
+    assert not verdict.cannot_read
     assert verdict.is_good is manifest.details["verdict"]["is_good"]
 
 
@@ -234,6 +237,26 @@ def test_an_index_that_cannot_teach_is_refused(tmp_path: Path) -> None:
 def test_what_cannot_be_learnt_is_refused(settings: dict[str, object], expected: str) -> None:
     with pytest.raises(ValidationError, match=expected):
         Distillation(**settings)  # type: ignore[arg-type]
+
+
+def test_what_is_not_measured_has_no_figure_and_unknown_tokens_are_a_reason(
+    tmp_path: Path,
+) -> None:
+    index = tmp_path / "index"
+    random = np.random.default_rng(0)
+    texts = ["".join(map(chr, random.integers(0x4E00, 0x9000, 20))) for _ in range(30)]
+    rows = [{"_id": f"{n}", "text": text} for n, text in enumerate(texts)]
+    vectors = random.normal(size=(30, 8)).astype(np.float32)
+    adopt(vectors, index, texts=rows, language=None)
+    settings = Distillation(index=str(index), student=LOOKUP, projection_only=True)
+    verdict = distill(settings, tmp_path / "run", progress=Listener()).verdict
+    assert verdict is not None
+    assert verdict.known_items is None
+    assert "known_items" not in load_manifest(tmp_path / "run", "model").details["verdict"]
+    assert verdict.cannot_read
+    sentence = sentence_of(verdict)
+    assert "nDCG@10 is not measured, since no sentence or title with two words" in sentence
+    assert ("name a --student that reads their language" in sentence) != verdict.is_good
 
 
 def test_a_verdict_believes_the_own_query_encoder_and_asks_for_more_queries() -> None:
