@@ -126,7 +126,8 @@ def distill(
             if comparison is not None and pairs is not None and compare:
                 progress.begin("The verdict", None)
                 learnt = int((mixture.training >= pairs.passages.num_passages).sum())
-                verdict = judge(comparison, served, pairs, learnt, overlaps)
+                unknown = student.tower.unknown_share(pairs.held_out_lines)
+                verdict = judge(comparison, served, pairs, learnt, overlaps, unknown)
             details = {
                 "distillation": settings.model_dump(mode="json"),
                 "texts": {source.name: len(source.lines) for source in mixture.sources},

@@ -43,13 +43,13 @@ class TorchEncoder:
         self.dim = self.width = dim
         self.max_tokens = tower.max_tokens
         self.embedding_space = space
-        self.tower = tower
+        self._tower = tower
         self._model = model
         self._device = next(model.parameters()).device
 
     def tokenise(self, text: str) -> list[int]:
         """Token ids of one text, truncated to `max_tokens`."""
-        ids: list[int] = self.tower.tokenise([text])["input_ids"][0].tolist()
+        ids: list[int] = self._tower.tokenise([text])["input_ids"][0].tolist()
         return ids
 
     @torch.inference_mode()

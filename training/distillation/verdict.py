@@ -17,7 +17,7 @@ from swiftlet.index.vectors.vector_index import VectorIndex
 from swiftlet.types import Query
 from training.distillation.overlap import IndexComparison, Overlap, ndcg
 from training.distillation.pairs import IndexPairs
-from training.distillation.teacher import Targets, TorchEncoder
+from training.distillation.teacher import Targets
 
 LEAST_OVERLAP = 0.5
 """The overlap@10 with the index's own query encoder from which on a student is good enough.
@@ -88,15 +88,17 @@ def own_encoder(index: Path, targets: Targets) -> Encoder | None:
 
 def judge(
     comparison: IndexComparison,
-    student: TorchEncoder,
+    student: Encoder,
     pairs: IndexPairs,
     queries: int,
     overlaps: Sequence[Overlap],
+    unknown: float = 0.0,
 ) -> Verdict:
     """Judge a student by the texts that were held out.
 
     :param queries: The number of queries with a teacher's vectors that it has learnt.
     :param overlaps: With the index's own query encoder, if it is known.
+    :param unknown: The share of tokens that it does not know.
     """
     named = [Query(f"{place}", item.text) for place, item in enumerate(pairs.known_items)]
     qrels = {f"{place}": {item.document_id: 1} for place, item in enumerate(pairs.known_items)}
@@ -106,7 +108,7 @@ def judge(
         known_items=ndcg(comparison.retriever(student), items) if named else None,
         queries=queries,
         overlap=overlaps[0].overlap_10 if overlaps else None,
-        unknown=student.tower.unknown_share(pairs.held_out_lines[:_PASSAGES]),
+        unknown=unknown,
     )
 
 

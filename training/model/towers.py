@@ -157,7 +157,7 @@ class Tower(nn.Module):
         """The share of the tokens of `texts` that stand for unknown words and characters."""
         inner = Tokenizer(truncating_tokenizer(self.encoder.tokenizer, self.max_tokens))
         ids = [number for text in texts for number in inner.encode(text)]
-        return ids.count(inner.unknown_id) / len(ids) if ids else 0.0
+        return sum(each == inner.unknown_id for each in ids) / max(1, len(ids))
 
     def forward(self, features: dict[str, Tensor]) -> Tensor:
         """Pooled outputs (n, vectors · width) of tokenised texts, not projected or normalised."""
