@@ -1,5 +1,6 @@
 """Vectors alone: arrays of NumPy, and the files of the collections of TEXMEX."""
 
+import re
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -78,7 +79,7 @@ def mapped(path: Path) -> Array:
         try:
             return np.lib.format.open_memmap(path, mode="r")
         except ValueError as error:
-            if "mmap length" not in f"{error}":
+            if not re.search("mmap length|^EOF", f"{error}"):
                 raise
             raise CollectionError(path, "the file ends too early: copy it again") from error
 

@@ -130,6 +130,13 @@ def _by_id(
         for block in source.read(first):
             rows = []
             for number, row in enumerate(block.rows, first):
+                if not _id_of(row):
+                    raise bad_row(
+                        source.name,
+                        number,
+                        "there is no id to pair it with a text: --ids (in Python ids=…) gives a "
+                        "file with the ids",
+                    )
                 found = database.execute("SELECT row FROM texts WHERE id = ?", [_id_of(row)])
                 text = found.fetchone()
                 if text is None:

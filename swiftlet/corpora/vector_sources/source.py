@@ -191,7 +191,7 @@ def chosen(
     if not candidates:
         named = ", ".join(islice(others, _MOST_NAMES))
         ways = named and (
-            f" among {named}: {way} names it; texts alone become an index by swiftlet index"
+            f" among {named}: name it by {way}, or make an index of the texts by swiftlet index"
         )
         raise CollectionError(name, f"there is no {kind} of vectors{ways}")
     if len(candidates) > 1:

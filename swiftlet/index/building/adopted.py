@@ -255,7 +255,7 @@ class Adopted(EncodedCorpus):
                 first + row,
                 f"the vector has the length {np.linalg.norm(vectors[row]):.3g}, and a file that is "
                 "served as it is gives cosines only of vectors of length 1: pass --rebuild (in "
-                "Python as_is=False), or leave out the metric",
+                "Python as_is=False), or leave out the metric for inner products",
             )
         found = comparable(vectors, normalised=self._metric == "cosine")
         self.changed_lengths |= found is not vectors

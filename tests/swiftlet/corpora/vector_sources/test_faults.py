@@ -95,9 +95,11 @@ def test_a_truncated_file_is_one_sentence(kind: str, tmp_path: Path) -> None:
 
 def test_an_array_that_ends_too_early_is_to_be_copied_again(tmp_path: Path) -> None:
     path = write(tmp_path, ".npy", VECTORS)
-    path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(CollectionError, match="the file ends too early: copy it again"):
-        open_vectors(path)
+    content = path.read_bytes()
+    for length in (0, 40, len(content) - 9):
+        path.write_bytes(content[:length])
+        with pytest.raises(CollectionError, match="the file ends too early: copy it again"):
+            open_vectors(path)
 
 
 @pytest.mark.parametrize(
@@ -207,6 +209,14 @@ def test_an_id_that_no_document_has_is_named() -> None:
     assert [(row["id"], row["text"]) for row in block.rows] == [("c", "Cats."), ("a", "Bees.")]
     source = open_vectors(VECTORS[:2], ids=["a", "b"], texts=texts)
     with pytest.raises(CollectionError, match="the array: row 2: no document has the id 'b'"):
+        [*source.blocks()]
+
+
+def test_rows_without_ids_are_not_paired_with_texts(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"v": [1, 2]}')
+    source = open_vectors(path, texts=[{"id": "a", "text": "Bees."}])
+    with pytest.raises(CollectionError, match=r"row 1: there is no id to pair .*--ids"):
         [*source.blocks()]
 
 
