@@ -126,7 +126,7 @@ class ProgressBars:
         self._progress.start()  # late, so that a command that is refused at once shows no bars
         self._finish()
         if done:
-            self.note(f"going on after {done:,} of {total:,}")
+            self.note(f"going on after {done:,}" + (f" of {total:,}" if total else ""))
         self._task = self._progress.add_task(name, total=total, detail="")
         self._progress.update(self._task, completed=done)
         if self._visible and not messages.is_terminal and self._lines.ident is None:

@@ -230,6 +230,22 @@ def _matching(path: Path | Sequence[Path]) -> list[Path]:
     return found
 
 
+def check_paths(paths: Sequence[Path]) -> None:
+    """Check, before anything is read, that the files and folders of a corpus are there.
+
+    :raises CollectionError: When one is not.
+    """
+    for path in _matching(paths):
+        with read_errors(path):
+            is_there = is_dataset(path) or path.exists()
+        if not is_there:
+            raise _missing(path)
+
+
+def _missing(path: Path) -> CollectionError:
+    return CollectionError(path, "there is no such file or folder")
+
+
 def _recognise(path: Path, entity: Entity, fields: Fields | None = None) -> tuple[Path, _Format]:
     """The file or folder to read for a path, and its format."""
     if is_dataset(path):
@@ -239,7 +255,7 @@ def _recognise(path: Path, entity: Entity, fields: Fields | None = None) -> tupl
     with read_errors(path):
         exists, is_folder = path.exists(), path.is_dir()
     if not exists:
-        raise CollectionError(path, "there is no such file or folder")
+        raise _missing(path)
     if is_folder:
         for name in (beir_file, f"{beir_file}.gz"):
             if (path / name).is_file():

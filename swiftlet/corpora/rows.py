@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 from swiftlet.arguments import StrPath, path_of
-from swiftlet.corpora.collections import read_documents, read_queries
+from swiftlet.corpora.collections import check_paths, read_documents, read_queries
 from swiftlet.corpora.fields import Fields, check_columns
 from swiftlet.corpora.identifiers import SeenIds, check_id
 from swiftlet.corpora.lines import (
@@ -58,7 +58,11 @@ QrelsSource = StrPath | Mapping[str, Mapping[str, int]]
 
 
 def documents_of(
-    corpus: Corpus, *, skipped: SkippedLines | None = None, fields: Fields | None = None
+    corpus: Corpus,
+    *,
+    skipped: SkippedLines | None = None,
+    fields: Fields | None = None,
+    can_skip: bool = True,
 ) -> Iterator[Document]:
     """The documents of paths as in `read_documents`, or of rows in memory, one after the other.
 
@@ -69,6 +73,7 @@ def documents_of(
 
     :param skipped: Collects the bad rows or lines, which are then left out.
     :param fields: As in `read_documents`, for a path.
+    :param can_skip: Whether the user may choose that bad lines are left out; a refusal says so.
     :raises InvalidArgumentError: When `corpus` is none of these.
     :raises CollectionError: As `read_documents`; the message names the number of the row.
     """
@@ -79,7 +84,17 @@ def documents_of(
         documents = read_documents(paths, skipped=skipped, fields=fields)
     else:
         documents = documents_of_rows(rows_in(corpus), skipped)
-    return _with_the_way_out(documents)
+    return _with_the_way_out(documents, can_skip=can_skip)
+
+
+def check_there(corpus: Corpus) -> None:
+    """Check, before anything is read, that the paths of a corpus exist.
+
+    :raises CollectionError: When one does not.
+    """
+    corpus = [corpus] if isinstance(corpus, str | os.PathLike) else corpus
+    if _are_paths(corpus):
+        check_paths([path_of("corpus", each) for each in corpus])
 
 
 def documents_of_rows(
@@ -208,14 +223,15 @@ def _without_empty(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if value is not None}
 
 
-def _with_the_way_out(documents: Iterator[Document]) -> Iterator[Document]:
+def _with_the_way_out(documents: Iterator[Document], *, can_skip: bool) -> Iterator[Document]:
     try:
         yield from documents
     except SkippableError as error:
         is_missing = re.search('there is no (document id|"text")', error.problem)
         ways = "; --id-field, --title-field and --text-field name other fields" * bool(is_missing)
-        problem = (
-            f"{error.problem}{ways}; the option --skip-bad-lines (in Python "
-            "skipped=swiftlet.SkippedLines()) leaves it out"
-        )
-        raise CollectionError(error.path, problem, error.line_number) from error
+        if can_skip:
+            ways += (
+                "; the option --skip-bad-lines (in Python skipped=swiftlet.SkippedLines()) leaves "
+                "it out"
+            )
+        raise CollectionError(error.path, f"{error.problem}{ways}", error.line_number) from error

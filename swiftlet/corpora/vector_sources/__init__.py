@@ -11,7 +11,7 @@ from swiftlet.arguments import StrPath, path_of
 from swiftlet.corpora.fields import Fields
 from swiftlet.corpora.lines import COMPRESSED_SUFFIXES, read_errors
 from swiftlet.corpora.records import EMBEDDING
-from swiftlet.corpora.rows import Corpus
+from swiftlet.corpora.rows import Corpus, check_there
 from swiftlet.corpora.tables import ARROW, PARQUET, is_saved_dataset
 from swiftlet.corpora.vector_sources.arrays import ARRAY_SUFFIXES, of_array, open_arrays
 from swiftlet.corpora.vector_sources.chroma import is_chroma, open_chroma
@@ -62,6 +62,7 @@ def open_vectors(
     fields: Fields | None = None,
     vector_field: str | None = None,
     ids: StrPath | Sequence[Any] | None = None,
+    note: Callable[[str], None] | None = None,
 ) -> Source:
     """The vectors of a file, a folder or an address, and their rows.
 
@@ -73,9 +74,13 @@ def open_vectors(
     :param fields: Names of the fields of `texts`, or of the table itself if there are none.
     :param vector_field: The column with the vectors, if there are several.
     :param ids: A file with the id of each vector, one a line or an array of NumPy; or the ids.
-    :raises CollectionError: When `place` is not recognised or damaged, or has no vectors.
+    :param note: Takes a sentence about texts that no vector takes; None gives it to the log.
+    :raises CollectionError: When `place` is not recognised or damaged, or has no vectors; when
+        there is no file of `texts`.
     :raises MissingExtraError: When a package that reads it is not installed.
     """
+    if texts is not None:
+        check_there(texts)
     own_fields = fields if texts is None else None
     if isinstance(place, np.ndarray):
         source = of_array(place, "the array")
@@ -84,7 +89,7 @@ def open_vectors(
     if ids is not None:
         is_path = not isinstance(ids, Sequence) or isinstance(ids, str)
         source = with_ids(source, path_of("ids", ids) if is_path else ids)  # type: ignore[arg-type]
-    return source if texts is None else with_texts(source, texts, fields)
+    return source if texts is None else with_texts(source, texts, fields, note)
 
 
 def rows_with_vectors(

@@ -1,5 +1,6 @@
 """Vectors alone: arrays of NumPy, and the files of the collections of TEXMEX."""
 
+import re
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -75,7 +76,12 @@ def mapped(path: Path) -> Array:
     :raises CollectionError: When the file is damaged, or holds objects of Python.
     """
     with read_errors(path, *_ERRORS):
-        return np.lib.format.open_memmap(path, mode="r")
+        try:
+            return np.lib.format.open_memmap(path, mode="r")
+        except ValueError as error:
+            if not re.search("mmap length|^EOF", f"{error}"):
+                raise
+            raise CollectionError(path, "the file ends too early: copy it again") from error
 
 
 def _shape(shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> tuple[int, int]:

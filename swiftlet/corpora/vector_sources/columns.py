@@ -73,7 +73,7 @@ def of_batches(
     with read_errors(name, UnicodeDecodeError):
         check_columns(name, head.schema.names)
     widths = vector_columns(head)
-    column = chosen(name, "column", [*widths], vector_field)
+    column = chosen(name, "column", [*widths], vector_field, others=head.schema.names)
     dim = checked_dim(name, widths[column])
     with read_errors(name, ValueError, TypeError):
         about: dict[str, Any] = dict(json.loads((head.schema.metadata or {}).get(EXPORT, b"{}")))
@@ -130,7 +130,7 @@ def chosen_field(name: str, records: Iterable[Mapping[str, Any]], vector_field: 
         for field, (width, count) in commonest.items()
         if width >= _FEWEST_NUMBERS and 2 * count >= widths[field].total()
     ]
-    return chosen(name, "field", candidates, vector_field)
+    return chosen(name, "field", candidates, vector_field, others=widths)
 
 
 def _width(value: object) -> int:

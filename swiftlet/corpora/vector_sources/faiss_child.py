@@ -139,6 +139,8 @@ def _main(path: Path, first: int | None) -> None:
         ids = labels(index)
         head = _describe(index) | {"labels": ids is not None}
     except RuntimeError as error:
+        if re.search("read error|deserialization|could not mmap", f"{error}"):
+            error = RuntimeError("the file ends too early or is damaged: copy it again")
         reason = re.sub(r"^Error in .*? at \S+:\d+: (Error: '.*?' failed: )?", "", f"{error}")
         out.write(json.dumps({"refused": " ".join(reason.split())[:200]}).encode())
         return

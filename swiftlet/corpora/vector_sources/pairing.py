@@ -1,8 +1,9 @@
 """Gives vectors the rows that stand elsewhere: ids in a file, documents of a corpus."""
 
 import json
+import logging
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from itertools import islice
@@ -20,6 +21,8 @@ from swiftlet.corpora.vector_sources.source import Row, Source, bad_row
 from swiftlet.corpora.vectors import VectorBlock
 from swiftlet.errors import CollectionError, shown
 from swiftlet.types import Document
+
+logger = logging.getLogger(__name__)
 
 _ROW_IDS = (*ID_FIELDS, "passage_id")
 
@@ -65,19 +68,27 @@ def _ids_of(path: Path) -> Iterator[Any]:
             yield line
 
 
-def with_texts(source: Source, texts: Corpus, fields: Fields | None) -> Source:
+def with_texts(
+    source: Source,
+    texts: Corpus,
+    fields: Fields | None,
+    note: Callable[[str], None] | None = None,
+) -> Source:
     """The vectors of a source with the documents of a corpus.
 
     Rows that have ids take the document with this id; rows that are only numbered take the
     document in the same place of the corpus.
 
+    :param note: Takes a sentence about documents whose id no row has; None gives it to the log.
     :raises CollectionError: As `documents_of`; when there are more or fewer documents than vectors,
         or a row has an id that no document has.
     """
-    pair = _by_place if source.numbered else _by_id
 
     def read(first: int) -> Iterator[VectorBlock]:
-        yield from pair(source, texts, fields, first)
+        if source.numbered:
+            yield from _by_place(source, texts, fields, first)
+        else:
+            yield from _by_id(source, texts, fields, first, note or logger.warning)
 
     return replace(source, read=read, numbered=False)
 
@@ -85,7 +96,7 @@ def with_texts(source: Source, texts: Corpus, fields: Fields | None) -> Source:
 def _by_place(
     source: Source, texts: Corpus, fields: Fields | None, first: int
 ) -> Iterator[VectorBlock]:
-    documents = documents_of(texts, fields=fields)
+    documents = documents_of(texts, fields=fields, can_skip=False)
     found = sum(1 for _ in islice(documents, first))
     for block in source.read(first):
         some = [_row_of(each) for each in islice(documents, len(block.embeddings))]
@@ -101,19 +112,31 @@ def _by_place(
 
 
 def _by_id(
-    source: Source, texts: Corpus, fields: Fields | None, first: int
+    source: Source,
+    texts: Corpus,
+    fields: Fields | None,
+    first: int,
+    note: Callable[[str], None],
 ) -> Iterator[VectorBlock]:
     """Documents lie in a database of SQLite meanwhile, which grows into a file without a name."""
     with closing(sqlite3.connect("")) as database:
         database.execute("CREATE TABLE texts (id TEXT PRIMARY KEY, row TEXT) WITHOUT ROWID")
         written = (
             (each.document_id, json.dumps(_row_of(each), ensure_ascii=False))
-            for each in documents_of(texts, fields=fields)
+            for each in documents_of(texts, fields=fields, can_skip=False)
         )
         database.executemany("INSERT INTO texts VALUES (?, ?)", written)
+        left = database.execute("SELECT count(*) FROM texts").fetchone()[0] - first
         for block in source.read(first):
             rows = []
             for number, row in enumerate(block.rows, first):
+                if not _id_of(row):
+                    raise bad_row(
+                        source.name,
+                        number,
+                        "there is no id to pair it with a text: --ids (in Python ids=…) gives a "
+                        "file with the ids",
+                    )
                 found = database.execute("SELECT row FROM texts WHERE id = ?", [_id_of(row)])
                 text = found.fetchone()
                 if text is None:
@@ -122,8 +145,11 @@ def _by_id(
                     )
                 rest = {name: row[name] for name in row if name not in ID_FIELDS}
                 rows.append({**rest, **json.loads(text[0])})
+            left -= len(rows)
             yield replace(block, rows=rows)
             first += len(rows)
+        if left > 0:
+            note(f"{left:,} of the texts are left out: no vector has their ids")
 
 
 def _id_of(row: Row) -> str:

@@ -1,6 +1,6 @@
 """A source of vectors that is made of a function, and what all readers check of its rows."""
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -20,6 +20,7 @@ Row = Mapping[str, Any]
 Read = Callable[[int], Iterator[VectorBlock]]
 """The blocks from a row on, counted from 0."""
 
+_MOST_NAMES = 20
 _WAY = "--vector-field (in Python vector_field=…)"
 
 Pairs = Generator[tuple[Row, Any], None, None]
@@ -169,11 +170,17 @@ def _vector(name: str, row: int, value: Any) -> Embeddings:
 
 
 def chosen(
-    name: str, kind: str, candidates: Sequence[str], given: str | None, way: str = _WAY
+    name: str,
+    kind: str,
+    candidates: Sequence[str],
+    given: str | None,
+    way: str = _WAY,
+    others: Iterable[str] = (),
 ) -> str:
     """The one that is given among several columns, or collections; the only one needs no choice.
 
     :param kind: What a candidate is, in messages.
+    :param others: What there is besides, of which a user may know better.
     :raises CollectionError: When there is none, or several of which none is given.
     """
     if given is not None:
@@ -182,7 +189,11 @@ def chosen(
         there = f"; there are {', '.join(candidates)}" if candidates else ""
         raise CollectionError(name, f"no {kind} of vectors is called {shown(given)}{there}")
     if not candidates:
-        raise CollectionError(name, f"there is no {kind} of vectors")
+        named = ", ".join(islice(others, _MOST_NAMES))
+        ways = named and (
+            f" among {named}: name it by {way}, or make an index of the texts by swiftlet index"
+        )
+        raise CollectionError(name, f"there is no {kind} of vectors{ways}")
     if len(candidates) > 1:
         raise CollectionError(
             name,

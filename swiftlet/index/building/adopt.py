@@ -23,7 +23,7 @@ from swiftlet.index.acceptance import check_reproduces, some_of
 from swiftlet.index.building.adopted import Adopted
 from swiftlet.index.building.assembly import Assembly, Trained
 from swiftlet.index.building.draft import draft
-from swiftlet.index.building.settings import BuildSettings
+from swiftlet.index.building.settings import OPTIONS, BuildSettings
 from swiftlet.index.building.space import Space, random_queries, space_of_encoder
 from swiftlet.index.document_encoder import with_place
 from swiftlet.index.documents.writer import StoredCorpus
@@ -39,6 +39,9 @@ from swiftlet.publication import check_target
 from swiftlet.types import Embeddings
 
 METRICS = ("cosine", "inner_product", "l2")
+
+_MOST_FIELDS = 20
+"""How many fields a message names."""
 
 _WHOLE = {"max_tokens": 1, "overlap_tokens": 0, "truncate": True}
 """How documents are split where no encoder is known: a vector is of a whole document."""
@@ -87,15 +90,26 @@ def adopt(
     checked, progress = made(BuildSettings, **settings), progress or Silence()
     if metric is not None:
         one_of("metric", metric, METRICS)
+    _check_effects(settings, document_field, passage_field, encoder)
     encoder_at, place = encoder_place(encoder), path_of("out", out).resolve()
     check_target(place, overwrite=overwrite, kind="index")
     source: VectorSource
     if isinstance(vectors, str | PathLike | np.ndarray):
         source = open_vectors(
-            vectors, texts=texts, fields=fields, vector_field=vector_field, ids=ids
+            vectors,
+            texts=texts,
+            fields=fields,
+            vector_field=vector_field,
+            ids=ids,
+            note=progress.note,
         )
-    else:
+    elif hasattr(vectors, "blocks"):
         source = vectors
+    else:
+        raise InvalidArgumentError(
+            f"vectors cannot be of the type {type(vectors).__name__}: a path, an array (n, dim) or "
+            "a source is expected; an index of FAISS becomes a file by faiss.write_index"
+        )
     file = _file_to_keep(source, as_is, checked, metric)
     if file is None and checked.factory is not None:
         FaissIndex.create(checked.factory, source.dim)  # refused before anything is read
@@ -104,6 +118,7 @@ def adopt(
         document_field=document_field,
         passage_field=passage_field,
         metric=metric,
+        keeps_file=file is not None,
         resumes=not isinstance(vectors, np.ndarray),
     )
     with draft(
@@ -114,6 +129,11 @@ def adopt(
             progress.note(
                 "the vectors had other lengths than 1 and are normalised, for cosines: --metric "
                 "inner_product or l2 (in Python metric=…) keeps them, if their model compares so"
+            )
+        if others := adopted.other_texts():
+            progress.note(
+                "no row has a text: if one of the fields has it, name it by --text-field (in "
+                f"Python fields=…): {', '.join(others[:_MOST_FIELDS])}"
             )
         copied = EmbeddingsFile(artefact.with_name("copied.f32"), source.dim)
         disk.remove(copied.path, missing_ok=True)
@@ -215,6 +235,29 @@ def _file_to_keep(
             "or pass --rebuild (in Python as_is=False)"
         )
     return file
+
+
+def _check_effects(
+    given: Mapping[str, Any],
+    document_field: str | None,
+    passage_field: str | None,
+    encoder: EncoderSpec | None,
+) -> None:
+    """Refuse what would change nothing.
+
+    :raises InvalidArgumentError: When something would.
+    """
+    if passage_field is not None and document_field is None:
+        raise InvalidArgumentError(
+            f"--passage-field (in Python passage_field) is {passage_field!r}, but orders the rows "
+            "of documents that --document-field (in Python document_field) names: give both"
+        )
+    unused = [name for name in given if OPTIONS[name].of_shards]
+    if encoder is None and unused:
+        raise InvalidArgumentError(
+            f"--{unused[0].replace('_', '-')} (in Python {unused[0]}) is for texts that an encoder "
+            "reads: name it by --encoder (in Python encoder), or leave out the option"
+        )
 
 
 def _made_by(encoder: ModelEncoder, adopted: Adopted, settings: BuildSettings) -> Mapping[str, Any]:

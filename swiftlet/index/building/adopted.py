@@ -37,6 +37,8 @@ _BLOCK_ROWS = 16_384
 _EXPORTED = ("passage_id", "document_id", "start", "end")
 """What the rows of `export_vectors` have: they are passages, with their places in the document."""
 _BETWEEN = "\n\n"
+_NEAR_UNIT = 0.1
+"""How far codes may take the length of a normalised vector from 1."""
 
 # Rows with one value of `document` are the passages of a document, in the order of `place`.
 _SCHEMA = """
@@ -69,6 +71,7 @@ class Adopted(EncodedCorpus):
         document_field: str | None = None,
         passage_field: str | None = None,
         metric: Metric | None = None,
+        keeps_file: bool = False,
         resumes: bool = True,
     ) -> None:
         """Take a source; nothing is read before `stage`.
@@ -77,6 +80,7 @@ class Adopted(EncodedCorpus):
             document, and knows the rows of `export_vectors`.
         :param passage_field: The field that orders the rows of a document; None keeps their order.
         :param metric: How vectors are compared; None takes what the source says, or else cosine.
+        :param keeps_file: Whether a file is served as it is, whose vectors nothing normalises.
         :param resumes: Whether the source can be read again, to go on with an interrupted run.
         """
         self._resumes = resumes
@@ -86,6 +90,7 @@ class Adopted(EncodedCorpus):
         given = metric or source.metric
         self.says_metric = given is not None
         self._metric: Metric = given or "cosine"
+        self._must_be_unit = keeps_file and self._metric == "cosine"
         self.changed_lengths = False
         """Whether a vector was not normalised, and is now."""
         self.details = {}
@@ -98,8 +103,11 @@ class Adopted(EncodedCorpus):
         """
         self._file, self._rows = file, working / _ROWS_FILE
         state = json.dumps(
-            [self._source.name, self.dim, self._metric, self._document_field, self._passage_field]
-        )
+            [
+                self._source.name, self.dim, self._metric, self._document_field,
+                self._passage_field, self._must_be_unit,
+            ]
+        )  # fmt: skip
         with storage_errors(working):
             if not self._resumes or not self._is_same(working / _STATE_FILE, state):
                 for path in (self._rows, file.path):
@@ -110,7 +118,7 @@ class Adopted(EncodedCorpus):
             first = self._resume(database, progress)
             blocks = self._blocks(database, first)
             total = self._source.num_rows
-            file.append(blocks, progress, "Reading vectors", total or 0)
+            file.append(blocks, progress, "Reading vectors", total)
             if not len(file):
                 raise CollectionError(self._source.name, "it has no vectors")
             (count,) = database.execute("SELECT count(*) FROM rows").fetchone()
@@ -154,6 +162,14 @@ class Adopted(EncodedCorpus):
         with closing(disk.database(self._rows)) as database:
             found = database.execute(f"SELECT text <> '' OR title <> '' {_ORDERED}")
             return np.fromiter((text for (text,) in found), np.bool, len(self.order))
+
+    def other_texts(self) -> list[str]:
+        """The strings among the metadata of the first row, if no row has a text."""
+        with closing(disk.database(self._rows)) as database:
+            if database.execute("SELECT 1 FROM rows WHERE text <> ''").fetchone():
+                return []
+            (metadata,) = database.execute("SELECT metadata FROM rows ORDER BY row").fetchone()
+        return [name for name, value in json.loads(metadata).items() if isinstance(value, str)]
 
     def vectors(self, rows: Rows) -> Embeddings:
         """The vectors (n, dim) of the passages at `rows`."""
@@ -232,6 +248,15 @@ class Adopted(EncodedCorpus):
                 self._source.name,
                 f"{len(block.rows):,} rows from row {first + 1:,} on have {len(vectors):,} vectors",
             )
+        if self._must_be_unit and (far := stretched(vectors, _NEAR_UNIT)).any():
+            row = int(np.argmax(far))
+            raise bad_row(
+                self._source.name,
+                first + row,
+                f"the vector has the length {np.linalg.norm(vectors[row]):.3g}, and a file that is "
+                "served as it is gives cosines only of vectors of length 1: pass --rebuild (in "
+                "Python as_is=False), or leave out the metric for inner products",
+            )
         found = comparable(vectors, normalised=self._metric == "cosine")
         self.changed_lengths |= found is not vectors
         return replace(block, embeddings=found)
@@ -282,7 +307,10 @@ def _document(rest: dict[str, Any], document_field: str | bool | None) -> Docume
     else:
         ids = [rest[name] for name in (*ID_FIELDS, "passage_id") if name in rest]
     if not ids:
-        raise LineError(f"there is no id: none of the fields {', '.join(ID_FIELDS)}")
+        raise LineError(
+            f"there is no id: none of the fields {', '.join(ID_FIELDS)}; --id-field (in Python "
+            "fields=…) names another, and --ids a file with the ids"
+        )
     for name in ID_FIELDS:
         rest.pop(name, None)
     document_id = check_id(ids[0], "document id")

@@ -16,7 +16,7 @@ from swiftlet.corpora.rows import Corpus, documents_to_encode, rows_in
 from swiftlet.corpora.vector_sources import open_vectors
 from swiftlet.corpora.vector_sources.source import Source, of_pairs
 from swiftlet.encoders.opening import EncoderSpec, Place, encoder_place, open_encoder
-from swiftlet.errors import InvalidArgumentError
+from swiftlet.errors import InvalidArgumentError, shown
 from swiftlet.index.building.adopt import adopt
 from swiftlet.index.building.assembly import Assembly
 from swiftlet.index.building.draft import draft
@@ -102,13 +102,18 @@ def _with_embeddings(corpus: Corpus, embeddings: str | ArrayLike) -> Source:
         return open_vectors(corpus, vector_field=embeddings)
 
     def pairs(first: int) -> Generator[tuple[Mapping[str, Any], Any], None, None]:
-        for row in islice(rows_in(corpus), first, None):
+        for number, row in enumerate(islice(rows_in(corpus), first, None), first):
             if not isinstance(row, Mapping):
                 raise InvalidArgumentError(
                     f"embeddings is {embeddings!r}, but rows of {type(row).__name__} have no "
                     "columns: give an array"
                 )
             rest = dict(row)
+            if not number and embeddings not in rest:
+                raise InvalidArgumentError(
+                    f"embeddings is {embeddings!r}, but there is no such field in the first row: "
+                    f"there are {shown([*rest])}"
+                )
             yield rest, rest.pop(embeddings, None)
 
     if isinstance(corpus, Iterator):

@@ -12,6 +12,7 @@ from typing import Self
 import numpy as np
 
 from swiftlet.corpora.lines import SkippedLines
+from swiftlet.corpora.records import EMBEDDING
 from swiftlet.corpora.rows import Corpus, documents_of
 from swiftlet.encoders.encoder import ModelEncoder
 from swiftlet.encoders.encoding import encode_texts
@@ -20,7 +21,7 @@ from swiftlet.encoders.opening import Place
 from swiftlet.errors import CollectionError, InvalidArgumentError, shown
 from swiftlet.index.acceptance import of_index
 from swiftlet.index.changes.log import Change
-from swiftlet.index.document_encoder import load_document_encoder
+from swiftlet.index.document_encoder import MissingEncoderError, load_document_encoder
 from swiftlet.index.documents.passages import PassageSplitter, encoder_text
 from swiftlet.index.vectors.lengths import comparable
 from swiftlet.manifest import Manifest
@@ -70,27 +71,38 @@ class Preparation:
         self._loaded_for: object = None
         self._loading = Lock()
 
-    def changes(self, documents: Sequence[Document], manifest: Manifest) -> list[Change]:
+    def changes(
+        self, documents: Sequence[Document], manifest: Manifest, first: int = 0
+    ) -> list[Change]:
         """Changes without numbers that put `documents` into the index of `manifest`.
 
+        :param first: How many rows came before them, for messages.
         :raises ArtefactError: As `encoder`.
         """
-        spans = self.spans(documents, manifest)
+        spans = self.spans(documents, manifest, first=first)
         texts = [*texts_of(documents, spans)]
-        return changes_of(documents, spans, self.embed(texts, manifest), manifest)
+        return changes_of(documents, spans, self.embed(texts, manifest), manifest, first)
 
     def spans(
-        self, documents: Sequence[Document], manifest: Manifest, most: int | None = None
+        self,
+        documents: Sequence[Document],
+        manifest: Manifest,
+        most: int | None = None,
+        first: int = 0,
     ) -> list[tuple[Span, ...]]:
         """The places of the first `most` passages of each document.
 
         A document with an embedding is one passage.
 
+        :param first: How many rows came before them, for messages.
         :raises ArtefactError: As `encoder`.
         """
         if all(isinstance(each, EmbeddedDocument) for each in documents):
             return [((0, len(each.text)),) for each in documents]
-        encoder, splitting = self.encoder(manifest), manifest.details["splitting"]
+        try:
+            encoder, splitting = self.encoder(manifest), manifest.details["splitting"]
+        except MissingEncoderError as error:
+            raise MissingEncoderError(f"{_without_vector(documents, first)}: {error}") from None
         if splitting["truncate"]:  # an index of vectors alone knows no number
             splitting = {**splitting, "max_tokens": encoder.max_tokens}
         # A passage has at least a word, so the words of these passages have at most these tokens.
@@ -131,6 +143,20 @@ class Preparation:
             return self._encoder
 
 
+def _without_vector(documents: Sequence[Document], first: int) -> str:
+    """The row and the id of the first document without an embedding, and what it has instead."""
+    row, document = next(
+        (row, each)
+        for row, each in enumerate(documents, first + 1)
+        if not isinstance(each, EmbeddedDocument)
+    )
+    problem = "has no embedding"
+    if EMBEDDING in document.metadata:
+        given = shown(document.metadata[EMBEDDING])
+        problem = f"has the embedding {given} where a list of numbers is expected"
+    return f"row {row:,}: the document {shown(document.document_id)} {problem}"
+
+
 def texts_of(documents: Iterable[Document], spans: Iterable[Sequence[Span]]) -> Iterator[str]:
     """What the encoder reads of each passage; not all at once, since each has the title."""
     for document, places in zip(documents, spans, strict=True):
@@ -144,14 +170,17 @@ def changes_of(
     spans: Sequence[tuple[Span, ...]],
     embeddings: Embeddings,
     manifest: Manifest,
+    first_row: int = 0,
 ) -> list[Change]:
     """Changes without numbers that put `documents` into the index of `manifest`.
 
     :param embeddings: Those of all passages of the documents that do not have their own.
+    :param first_row: How many rows came before these documents, for messages.
     :raises CollectionError: When an own embedding is none of the index; it names the document.
     """
     changes, first = list[Change](), 0
-    for row, (document, places) in enumerate(zip(documents, spans, strict=True), start=1):
+    numbered = enumerate(zip(documents, spans, strict=True), start=first_row + 1)
+    for row, (document, places) in numbered:
         if isinstance(document, EmbeddedDocument):
             rows = _own_embedding(document, row, manifest)
             document = _without_embedding(document)  # noqa: PLW2901
@@ -274,7 +303,7 @@ class Writer(ABC):
         count = 0
         while batch := list(islice(rest, batch_documents)):
             manifest = self.manifest()
-            self.append(self._preparation.changes(batch, manifest), manifest)
+            self.append(self._preparation.changes(batch, manifest, count), manifest)
             count += len(batch)
             progress.advance(len(batch))
         return Changed(count, self.change)

@@ -28,7 +28,7 @@ class EmbeddingsFile:
             return 0
 
     def append(
-        self, batches: Iterable[Embeddings], progress: Progress, name: str, total: int
+        self, batches: Iterable[Embeddings], progress: Progress, name: str, total: int | None
     ) -> None:
         """Append the batches (n, width) that the file does not have yet, up to `total` rows.
 

@@ -9,10 +9,10 @@ _UNIT = 1e-5
 """A vector whose length is as near to 1 is normalised, and stays as it is to the last bit."""
 
 
-def stretched(vectors: Embeddings) -> Mask:
-    """Which vectors (n, dim) do not have the length 1."""
+def stretched(vectors: Embeddings, most: float = _UNIT) -> Mask:
+    """Which vectors (n, dim) have lengths that differ from 1 by more than `most`."""
     lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
-    found: Mask = np.abs(lengths - 1) > _UNIT
+    found: Mask = np.abs(lengths - 1) > most
     return found
 
 

@@ -91,7 +91,7 @@ def test_a_truncated_file_is_refused(factory: str, share: float, tmp_path: Path)
     path = write(tmp_path, factory)
     content = path.read_bytes()
     path.write_bytes(content[: int(share * len(content))])
-    with pytest.raises(CollectionError, match=r"index\.faiss: FAISS c"):
+    with pytest.raises(CollectionError, match="ends too early or is damaged: copy it again"):
         open_vectors(path)
 
 

@@ -93,6 +93,15 @@ def test_a_truncated_file_is_one_sentence(kind: str, tmp_path: Path) -> None:
             read(path)
 
 
+def test_an_array_that_ends_too_early_is_to_be_copied_again(tmp_path: Path) -> None:
+    path = write(tmp_path, ".npy", VECTORS)
+    content = path.read_bytes()
+    for length in (0, 40, len(content) - 9):
+        path.write_bytes(content[:length])
+        with pytest.raises(CollectionError, match="the file ends too early: copy it again"):
+            open_vectors(path)
+
+
 @pytest.mark.parametrize(
     ("array", "sentence"),
     [
@@ -144,7 +153,7 @@ def test_a_table_without_vectors_says_so(kind: str, tmp_path: Path) -> None:
         pyarrow.parquet.write_table(pyarrow.table(rows), path)
     else:
         path.write_text('{"id": "a", "text": "Bees."}')
-    with pytest.raises(CollectionError, match=r"there is no (field|column) of vectors"):
+    with pytest.raises(CollectionError, match=r"of vectors among id, text: .* swiftlet index$"):
         open_vectors(path)
 
 
@@ -156,6 +165,16 @@ def test_other_names_of_fields_are_those_of_the_table_itself(tmp_path: Path) -> 
     source = open_vectors(path, fields=Fields(id="key", text=["body"]))
     with pytest.raises(CollectionError, match=r"row 2: there is no 'key'; the fields are body"):
         [*source.blocks()]
+
+
+@pytest.mark.parametrize("ids", [None, ["a", "b"]])
+def test_a_bad_line_of_the_texts_cannot_be_left_out(ids: Any, tmp_path: Path) -> None:
+    texts = tmp_path / "texts.jsonl"
+    texts.write_text('{"id": "a", "text": "Bees."}\n{"id": "b"}\n')
+    with pytest.raises(CollectionError, match='line 2: there is no "text"') as refused:
+        [*open_vectors(VECTORS[:2], texts=texts, ids=ids).blocks()]
+    assert "--text-field" in f"{refused.value}"
+    assert "skip" not in f"{refused.value}"
 
 
 @pytest.mark.parametrize("count", [1_499, 1_501])
@@ -190,6 +209,14 @@ def test_an_id_that_no_document_has_is_named() -> None:
     assert [(row["id"], row["text"]) for row in block.rows] == [("c", "Cats."), ("a", "Bees.")]
     source = open_vectors(VECTORS[:2], ids=["a", "b"], texts=texts)
     with pytest.raises(CollectionError, match="the array: row 2: no document has the id 'b'"):
+        [*source.blocks()]
+
+
+def test_rows_without_ids_are_not_paired_with_texts(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"v": [1, 2]}')
+    source = open_vectors(path, texts=[{"id": "a", "text": "Bees."}])
+    with pytest.raises(CollectionError, match=r"row 1: there is no id to pair .*--ids"):
         [*source.blocks()]
 
 

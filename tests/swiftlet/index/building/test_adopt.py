@@ -1,14 +1,17 @@
+import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import faiss
 import numpy as np
 import pyarrow.parquet
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from swiftlet.cli.terminal import ProgressBars
 from swiftlet.corpora.vectors import VectorBlock
 from swiftlet.encoders import DEFAULT_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.errors import (
@@ -26,7 +29,7 @@ from swiftlet.manifest import load_manifest
 from swiftlet.publication import working_directory
 from swiftlet.search.searcher import Searcher
 from swiftlet.types import Document, Embeddings
-from tests.command_line import swiftlet
+from tests.command_line import refusal, swiftlet
 
 WORDS = ("lava", "ash", "bread", "yeast", "chess", "king", "moon", "tide", "bow", "string")
 
@@ -162,7 +165,8 @@ def test_vectors_of_other_lengths_are_normalised_for_cosines_only(out: Path) -> 
 class Failing:
     """A source that ends with an error at a row, and notes where it was asked to begin."""
 
-    name, dim, metric, num_rows = "the source", 8, None, 30
+    name, dim, metric = "the source", 8, None
+    num_rows: int | None = 30
 
     def __init__(self, fails_at: int | None, bad_id: str = "") -> None:
         self._fails_at, self._bad_id = fails_at, bad_id
@@ -227,9 +231,94 @@ def test_fewer_texts_than_vectors_are_refused(out: Path) -> None:
     assert not out.exists()
 
 
+def test_texts_that_no_vector_takes_are_counted_and_missing_ones_are_noticed_first(
+    out: Path, tmp_path: Path
+) -> None:
+    file = write_lines(tmp_path / "v.jsonl", [{"id": "r4"}, {"id": "r0"}], vectors_of(2))
+    texts = tmp_path / "t.jsonl"
+    texts.write_text("".join(json.dumps(row) + "\n" for row in rows_of(5)))
+    said = swiftlet("adopt", file, "--texts", texts, "--out", out).stderr
+    assert "3 of the texts are left out: no vector has their ids" in said
+    said = swiftlet("adopt", file, "--out", tmp_path / "alone").stderr
+    assert "left out" not in said
+    result = swiftlet("adopt", file, "--texts", tmp_path / "no", "--out", tmp_path / "other")
+    assert refusal(result) == f"{tmp_path / 'no'}: there is no such file or folder"
+    assert "Reading vectors" not in result.output
+
+
+def test_a_text_of_another_name_is_asked_for(out: Path, tmp_path: Path) -> None:
+    rows = [
+        {"id": f"r{n}", "title": "Lava", "body": "It is hot.", "url": "x", "n": n} for n in range(3)
+    ]
+    file = write_lines(tmp_path / "v.jsonl", rows, vectors_of(3))
+    said = swiftlet("adopt", file, "--out", out).stderr
+    assert "no row has a text: if one of the fields has it, name it by --text-field" in said
+    assert ": body, url\n" in said
+    named = swiftlet("adopt", file, "--text-field", "body", "--out", tmp_path / "named")
+    assert "no row has a text" not in named.stderr
+    assert contents_of(tmp_path / "named")[0][1] == "It is hot."
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--passage-field", "n"], "--document-field (in Python document_field) names: give both"),
+        (["--passage-tokens", 9], "--passage-tokens (in Python passage_tokens) is for texts that"),
+        (["--overlap-tokens", 9], "--overlap-tokens (in Python overlap_tokens) is for texts that"),
+        (["--truncate"], "name it by --encoder (in Python encoder), or leave out the option"),
+        (["--precision", "int8"], "--precision (in Python precision) is for texts that"),
+    ],
+)
+def test_options_that_would_change_nothing_are_refused(
+    options: list[Any], problem: str, out: Path, tmp_path: Path
+) -> None:
+    file = write_lines(tmp_path / "v.jsonl", rows_of(3), vectors_of(3))
+    assert problem in refusal(swiftlet("adopt", file, "--out", out, *options))
+
+
+def test_an_index_object_of_faiss_is_asked_for_as_a_file(out: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"type IndexFlat.* by faiss\.write_index"):
+        adopt(faiss.IndexFlatIP(8), out)  # type: ignore[arg-type]
+
+
+def test_a_table_without_ids_says_how_they_are_given(out: Path, tmp_path: Path) -> None:
+    file = write_lines(tmp_path / "v.jsonl", [{"text": "Lava."}], vectors_of(1))
+    with pytest.raises(CollectionError, match=r"row 1: there is no id: .*--id-field .* and --ids"):
+        adopt(file, out)
+
+
 def test_only_a_faiss_file_is_served_as_it_is(out: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="no FAISS file"):
         adopt(vectors_of(9), out, as_is=True)
+
+
+def test_cosines_are_served_from_a_faiss_file_only_if_its_vectors_have_the_length_1(
+    out: Path, tmp_path: Path
+) -> None:
+    for name, factor in {"long": 3, "near": 1.05}.items():
+        index = faiss.IndexFlatIP(8)
+        index.add(vectors_of(9) * np.where(np.arange(9) == 6, factor, 1)[:, None])
+        faiss.write_index(index, f"{tmp_path / name}.faiss")
+    refused = swiftlet("adopt", tmp_path / "long.faiss", "--out", out, "--metric", "cosine")
+    assert "row 7: the vector has the length 3, and" in refusal(refused)
+    assert "--rebuild (in Python as_is=False)" in refusal(refused)
+    rebuilt = adopt(tmp_path / "long.faiss", out, metric="cosine", as_is=False)
+    assert rebuilt.normalised
+    assert np.allclose(embeddings_of(out), vectors_of(9), atol=1e-6)
+    assert not adopt(tmp_path / "long.faiss", tmp_path / "products").normalised
+    near = adopt(tmp_path / "near.faiss", tmp_path / "cosines", metric="cosine")
+    assert (near.normalised, near.details["engine"]) == (True, "faiss-file")
+
+
+def test_a_resumed_reading_of_rows_that_nobody_counted_says_how_many_there_were(
+    out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for fails_at in (15, None):
+        source = Failing(fails_at)
+        source.num_rows = None
+        with contextlib.suppress(ConnectionError), ProgressBars() as progress:
+            adopt(source, out, progress=progress)
+    assert "going on after 15\n" in capsys.readouterr().err
 
 
 def test_a_build_takes_embeddings_in_place_of_an_encoder(out: Path, tmp_path: Path) -> None:
@@ -240,7 +329,9 @@ def test_a_build_takes_embeddings_in_place_of_an_encoder(out: Path, tmp_path: Pa
         build(corpus, out, embeddings=embeddings, overwrite=True)
         assert [each[:2] for each in contents_of(out)] == [(r["id"], r["text"]) for r in rows]
         assert np.array_equal(embeddings_of(out), vectors)
-    for corpus, embeddings in ((rows, vectors[:4]), (rows, "no-such"), (iter(held), "vector")):
+    with pytest.raises(InvalidArgumentError, match="'no-such', but there is no such field"):
+        build(rows, out, embeddings="no-such", overwrite=True)
+    for corpus, embeddings in ((rows, vectors[:4]), (iter(held), "vector")):
         with pytest.raises(RetrievalError):
             build(corpus, out, embeddings=embeddings, overwrite=True)
 

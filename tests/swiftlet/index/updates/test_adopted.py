@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from swiftlet.encoders import DEFAULT_ENCODER
-from swiftlet.errors import ArtefactError, CollectionError
+from swiftlet.errors import ArtefactError, CollectionError, RetrievalError
 from swiftlet.index.building.adopt import adopt
 from swiftlet.index.contents import Contents
 from swiftlet.index.space_sample import space_sample
@@ -114,6 +114,24 @@ def test_a_vector_that_is_none_of_the_index_is_refused(
     with IndexWriter(index, None) as writer, pytest.raises(CollectionError, match=problem):
         writer.put([good, {"_id": "new", "text": "a text", "embedding": embedding}])
     assert "good" not in embeddings_of(index)
+
+
+@pytest.mark.parametrize(
+    ("embedding", "problem"),
+    [
+        ([0.0] * 8, "the documents: row 213: the embedding of 'n212' is zero"),
+        (None, "row 213: the document 'n212' has the embedding None where a list of"),
+        ("1, 2", "row 213: the document 'n212' has the embedding '1, 2' where a list of"),
+    ],
+)
+def test_a_bad_embedding_is_named_by_its_row_among_all_that_are_put(
+    index: Path, vectors: Embeddings, embedding: Any, problem: str
+) -> None:
+    rows = [{"_id": f"n{n}", "text": "a text", "embedding": vectors[0]} for n in range(220)]
+    rows[212]["embedding"] = embedding
+    with IndexWriter(index, None) as writer, pytest.raises(RetrievalError) as refused:
+        writer.put(rows)
+    assert f"{refused.value}".startswith(problem)
 
 
 def test_with_its_encoder_known_an_adopted_index_takes_texts(
