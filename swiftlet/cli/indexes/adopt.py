@@ -17,7 +17,7 @@ def adopt(
         str,
         typer.Argument(
             help="A file of NumPy, FAISS, Parquet, Arrow or JSON lines, a folder of a dataset or "
-            "of Chroma, LanceDB, Qdrant or txtai, or an address of a server.",
+            "of Chroma, LanceDB or txtai, or an address of a server.",
             metavar="VECTORS",
         ),
     ],

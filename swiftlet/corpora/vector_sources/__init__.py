@@ -48,7 +48,6 @@ _FOLDERS: list[tuple[Callable[[Path], bool], Reader]] = [
     (is_saved_dataset, open_table),
     (is_chroma, open_chroma),
     (is_lance, open_lance),
-    (is_qdrant, open_qdrant),
     (is_txtai, open_txtai),
 ]
 
@@ -130,12 +129,19 @@ def _reader_of(path: Path) -> tuple[Reader | None, str]:
                 f"{_PICKLE} is a pickle, which may run any program when it is read: adopt "
                 f"{path / 'index.faiss'} with the texts in its order, as docs/coming-from.md shows",
             )
+        if is_qdrant(path):
+            raise CollectionError(
+                path,
+                "Qdrant's local mode keeps points as pickles, which may run any program when they "
+                "are read: copy them to a server, as docs/coming-from.md shows, and adopt "
+                "qdrant://HOST:6333/COLLECTION",
+            )
         suffixes = [suffix.lower() for suffix in path.suffixes]
         kept = [suffix for suffix in suffixes[-2:] if suffix not in COMPRESSED_SUFFIXES]
         if kept and kept[-1] in _FILES:
             return _FILES[kept[-1]], ""
         if path.is_dir():
             read = next((read for is_kind, read in _FOLDERS if is_kind(path)), None)
-            return read, "a saved dataset, or a folder of Chroma, LanceDB, Qdrant or txtai"
+            return read, "a saved dataset, or a folder of Chroma, LanceDB or txtai"
         is_faiss = path.suffix.lower() in FAISS_SUFFIXES or has_faiss_head(path)
         return open_faiss if is_faiss else None, f"a file that ends in {_ENDINGS}"

@@ -1,4 +1,4 @@
-"""A collection of Qdrant: of a server, or of a folder of its local mode."""
+"""A collection of Qdrant, of a server."""
 
 from itertools import islice
 from pathlib import Path
@@ -24,7 +24,7 @@ _TIMEOUT_SECONDS = 60
 
 
 def is_qdrant(folder: Path) -> bool:
-    """Whether a folder is one of the local mode of Qdrant's client."""
+    """Whether a folder is one of the local mode of Qdrant's client, whose points are pickles."""
     return (folder / "meta.json").is_file() and (folder / "collection").is_dir()
 
 
@@ -33,9 +33,8 @@ def open_qdrant(place: Place, vector_field: str | None, fields: Fields | None) -
 
     The address is `qdrant://HOST:PORT/COLLECTION`, with TLS `qdrant+https://…`.
 
-    :raises CollectionError: When the server does not answer or the folder cannot be read; when
-        there are several collections or vectors of a point of which none is chosen; when the
-        distance is Manhattan.
+    :raises CollectionError: When the server does not answer; when there are several collections or
+        vectors of a point of which none is chosen; when the distance is Manhattan.
     :raises MissingExtraError: When qdrant-client is not installed.
     """
     with extra("qdrant"):
@@ -43,13 +42,10 @@ def open_qdrant(place: Place, vector_field: str | None, fields: Fields | None) -
         from qdrant_client.http.exceptions import ApiException
     errors = (ApiException, ValueError, RuntimeError)
     with read_errors(place.name, *errors):
-        if place.scheme:
-            url = f"http{'s' * place.encrypted}://{place.host}"
-            client = QdrantClient(url, api_key=place.token or None, timeout=_TIMEOUT_SECONDS)
-        else:
-            client = QdrantClient(path=place.path)
+        url = f"http{'s' * place.encrypted}://{place.host}"
+        client = QdrantClient(url, api_key=place.token or None, timeout=_TIMEOUT_SECONDS)
         names = [each.name for each in client.get_collections().collections]
-    name = place.one("collection", names, place.path if place.scheme else "")
+    name = place.one("collection", names, place.path)
     with read_errors(place.name, *errors):
         kinds: Any = client.get_collection(name).config.params.vectors
         count = client.count(name, exact=True).count

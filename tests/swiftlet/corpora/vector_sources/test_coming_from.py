@@ -74,8 +74,11 @@ def chroma(_: ExitStack) -> None:
     client.create_collection("papers").add(ids=IDS, embeddings=VECTORS, documents=texts)
 
 
-def qdrant(_: ExitStack) -> None:
-    client = pytest.importorskip("qdrant_client").QdrantClient(path="qdrant")
+def qdrant(stack: ExitStack) -> None:
+    package = pytest.importorskip("qdrant_client")
+    client = package.QdrantClient(":memory:")  # the client's own stand-in for a server
+    patch = stack.enter_context(pytest.MonkeyPatch.context())
+    patch.setattr(package, "QdrantClient", lambda *_, **__: client)
     models = pytest.importorskip("qdrant_client.models")
     params = models.VectorParams(size=DIM, distance=models.Distance.EUCLID)
     points = [
@@ -87,7 +90,6 @@ def qdrant(_: ExitStack) -> None:
     for name in ("papers", "more"):
         client.create_collection(name, vectors_config=params)
         client.upsert(name, points)
-    client.close()
 
 
 def lancedb(_: ExitStack) -> None:

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import pickle
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -69,13 +70,11 @@ def test_a_collection_of_chroma_in_its_directory(tmp_path: Path) -> None:
 
 
 @pytest.mark.check
-def test_a_collection_of_qdrant_in_its_local_mode(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_collection_of_qdrant(monkeypatch: pytest.MonkeyPatch) -> None:
     qdrant = pytest.importorskip("qdrant_client")
     models = qdrant.models
-    path = tmp_path / "qdrant"
-    client = qdrant.QdrantClient(path=f"{path}")
+    client = qdrant.QdrantClient(":memory:")  # the client's own stand-in for a server
+    monkeypatch.setattr(qdrant, "QdrantClient", lambda *_, **__: client)
     params = models.VectorParams(size=DIM, distance=models.Distance.DOT)
     points = [
         models.PointStruct(
@@ -85,18 +84,16 @@ def test_a_collection_of_qdrant_in_its_local_mode(
     ]
     client.create_collection("docs", vectors_config=params)
     client.upsert("docs", points)
-    client.close()
     monkeypatch.setattr("swiftlet.corpora.vector_sources.qdrant.ROWS_AT_ONCE", 30)
-    check("inner_product", path, ids=[f"{number}" for number in range(100)], count=100)
-    client = qdrant.QdrantClient(path=f"{path}")
+    place = "qdrant://localhost:6333"
+    check("inner_product", place, ids=[f"{number}" for number in range(100)], count=100)
     client.create_collection("two", vectors_config={"a": params, "b": params})
     manhattan = models.VectorParams(size=DIM, distance=models.Distance.MANHATTAN)
     client.create_collection("far", vectors_config=manhattan)
-    client.close()
     with pytest.raises(CollectionError, match="several fields, a, b: --vector-field"):
-        open_vectors(f"{path}?collection=two")
+        open_vectors(f"{place}/two")
     with pytest.raises(CollectionError, match="its distance is Manhattan, where Cosine, Dot"):
-        open_vectors(f"{path}?collection=far")
+        open_vectors(f"{place}/far")
 
 
 @pytest.mark.check
@@ -298,6 +295,26 @@ def test_a_pickle_of_langchain_is_refused_with_the_way_round(tmp_path: Path) -> 
     (tmp_path / "index.faiss").write_bytes(b"")
     with pytest.raises(CollectionError, match=r"is a pickle, which may run any program.*coming-fr"):
         open_vectors(tmp_path)
+
+
+def test_a_folder_of_qdrants_local_mode_is_refused_and_its_pickles_are_not_read(
+    tmp_path: Path,
+) -> None:
+    class Evil:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return Path.touch, (tmp_path / "run",)
+
+    settings = {"vectors": {"size": DIM, "distance": "Cosine"}}
+    (tmp_path / "collection" / "docs").mkdir(parents=True)
+    (tmp_path / "meta.json").write_text(json.dumps({"collections": {"docs": settings}}))
+    with closing(sqlite3.connect(tmp_path / "collection/docs/storage.sqlite")) as database:
+        database.execute("CREATE TABLE points (id TEXT PRIMARY KEY, point BLOB)")
+        database.execute("INSERT INTO points VALUES ('1', ?)", [pickle.dumps(Evil())])
+        database.commit()
+    for place in (f"{tmp_path}", f"{tmp_path}?collection=docs"):
+        with pytest.raises(CollectionError, match=r"as pickles, which may run any program.*server"):
+            open_vectors(place)
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(
