@@ -37,7 +37,51 @@ def read(path: Path) -> Any:
     lists = lists and faiss.downcast_index(lists)
     if isinstance(lists, faiss.IndexIVFPQFastScan) and lists.fine_quantizer is None:
         lists.fine_quantizer = lists.pq  # FAISS 1.15 forgets it, and ends where it is needed
+    check_parts(index)
     return index
+
+
+def check_parts(index: Any) -> None:
+    """Refuse an index whose parts differ in width or rows: FAISS writes as the outermost says.
+
+    :raises RuntimeError: When they differ.
+    """
+    rows, width = index.ntotal, index.d
+    if isinstance(index, faiss.IndexPreTransform):
+        transforms = [index.chain.at(place) for place in range(index.chain.size())]
+        widths = [width, *(end for each in transforms for end in (each.d_in, each.d_out))]
+        _check_width(widths[0::2], [*widths[1::2], index.index.d][: len(widths[0::2])])
+        width = index.index.d
+    for name in ("pq", "sq", "rq", "aq"):
+        if (codes := getattr(index, name, None)) is not None:
+            _check_width([codes.d], [width])
+    for name in ("index", "base_index", "refine_index", "storage"):
+        if (part := getattr(index, name, None)) is not None:
+            part = faiss.downcast_index(part)
+            _check_width([part.d], [width])
+            _check_rows(rows, part.ntotal)
+            check_parts(part)
+    if isinstance(index, faiss.IndexFlatCodes) and index.code_size:
+        _check_rows(rows, index.codes.size() // index.code_size)
+    if isinstance(index, faiss.IndexFastScan):  # its codes are in blocks
+        _check_rows(rows, min(rows, index.ntotal2))
+    if isinstance(index, faiss.IndexIVF):
+        if not isinstance(index, faiss.IndexIVFFlatDedup):
+            _check_rows(rows, index.invlists.compute_ntotal())
+        check_parts(part := faiss.downcast_index(index.quantizer))
+        _check_width([part.d], [width])
+        if part.ntotal > index.nlist:
+            raise RuntimeError(f"it has {index.nlist:,} lists for {part.ntotal:,} centroids")
+
+
+def _check_rows(expected: int, found: int) -> None:
+    if found != expected:
+        raise RuntimeError(f"it has {expected:,} vectors, and a part of it {found:,}")
+
+
+def _check_width(found: list[int], expected: list[int]) -> None:
+    if found != expected:
+        raise RuntimeError(f"a part of it has the width {found}, another {expected}")
 
 
 def labels(index: Any) -> Any:

@@ -283,13 +283,18 @@ def read_faiss(path: Path) -> Any:
 
 
 def _read(path: Path, flags: int) -> Any:
+    # Not above, since it loads FAISS, which `faiss_library` has to do first.
+    from swiftlet.corpora.vector_sources.faiss_child import check_parts
+
     try:
         with bounded_reading(path.stat().st_size):
-            return faiss.read_index(str(path), flags)
+            index = faiss.read_index(str(path), flags)
+        check_parts(index)
     except OSError as error:
         raise CorruptIndexError(f"{path} is no FAISS index: {error.strerror}") from error
     except RuntimeError as error:
         raise CorruptIndexError(f"{path} is no FAISS index: {_reason(error)}") from error
+    return index
 
 
 @contextmanager

@@ -1,4 +1,5 @@
 import filecmp
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -173,3 +174,18 @@ def test_row_numbers_of_another_file_are_noticed(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", np.arange(ROWS - 1))
     with pytest.raises(CorruptIndexError, match="other rows than passages"):
         FaissFile.load(tmp_path / "copy.faiss")
+
+
+@pytest.mark.parametrize("kind", ["SQ8,RFlat", "PCA8,Flat", "IDMap,Flat", "IVF8,Flat", "PQ4x4fs"])
+@pytest.mark.parametrize(("place", "form", "value"), [(4, "<i", 1), (8, "<q", 10**6)])
+def test_a_file_whose_parts_differ_in_width_or_rows_is_refused(
+    kind: str, place: int, form: str, value: int, tmp_path: Path
+) -> None:
+    path = write_faiss(tmp_path / "index.faiss", kind)
+    content = bytearray(path.read_bytes())
+    struct.pack_into(form, content, place, value)
+    path.write_bytes(content)
+    with pytest.raises(CorruptIndexError, match="is no FAISS index"):
+        FaissFile.open_as_it_is(path, np.arange(ROWS))
+    with pytest.raises(CollectionError, match="FAISS cannot serve it"):
+        open_vectors(path)
