@@ -1,12 +1,16 @@
 """A table of LanceDB, or a dataset of Lance."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from swiftlet.corpora.fields import Fields
-from swiftlet.corpora.lines import read_errors
+from swiftlet.corpora.lines import read_errors, reason_of
 from swiftlet.corpora.vector_sources.columns import of_batches
 from swiftlet.corpora.vector_sources.place import Place
 from swiftlet.corpora.vector_sources.source import ROWS_AT_ONCE, Source
+from swiftlet.errors import CollectionError
 from swiftlet.extras import extra
 
 SUFFIX = ".lance"
@@ -29,13 +33,24 @@ def open_lance(place: Place, vector_field: str | None, fields: Fields | None) ->
     if path.suffix.lower() != SUFFIX:
         tables = sorted(each.stem for each in path.glob(f"*{SUFFIX}"))
         path /= place.one("table", tables) + SUFFIX
-    with read_errors(path, ValueError, RuntimeError):
+    with _reading(path):
         dataset = lance.dataset(str(path))
         count = dataset.count_rows()
-    return of_batches(
-        f"{path}",
-        lambda: dataset.to_batches(batch_size=ROWS_AT_ONCE, scan_in_order=True),
-        count,
-        vector_field,
-        fields,
-    )
+
+    def batches() -> Iterator[Any]:
+        with _reading(path):
+            yield from dataset.to_batches(batch_size=ROWS_AT_ONCE, scan_in_order=True)
+
+    return of_batches(f"{path}", batches, count, vector_field, fields)
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """As `read_errors`; on damaged files Lance may also panic, which is no `Exception`."""
+    try:
+        with read_errors(path, Exception):
+            yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise CollectionError(path, f"cannot be read: {reason_of(f'{error}')}") from error

@@ -5,7 +5,7 @@ import json
 import pickle
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +125,28 @@ def test_a_table_of_lancedb(tmp_path: Path) -> None:
     check(None, f"{tmp_path}?table=docs")
 
 
+@pytest.mark.check
+def test_a_damaged_file_of_lance_is_one_sentence(tmp_path: Path) -> None:
+    lance = pytest.importorskip("lance")
+    import pyarrow
+
+    vectors = pyarrow.array([*VECTORS[:50]], pyarrow.list_(pyarrow.float32(), DIM))
+    lance.write_dataset(pyarrow.table({"id": IDS[:50], "v": vectors}), tmp_path / "docs.lance")
+    random = np.random.default_rng(1)
+    for file in [each for each in (tmp_path / "docs.lance").rglob("*") if each.is_file()]:
+        content = file.read_bytes()
+        damaged = [b"", content[: len(content) // 2]]
+        for _ in range(20):
+            changed = np.frombuffer(content, np.uint8).copy()
+            changed[random.integers(len(content), size=8)] = random.integers(256, size=8)
+            damaged.append(changed.tobytes())
+        for each in damaged:
+            file.write_bytes(each)
+            with suppress(CollectionError):
+                [*open_vectors(tmp_path / "docs.lance").blocks()]
+        file.write_bytes(content)
+
+
 def write_txtai(folder: Path, vectors: Embeddings, ids: list[str]) -> None:
     """The files that txtai 9 writes: the test beside asks txtai itself."""
     folder.mkdir()
@@ -147,6 +169,52 @@ def test_an_index_of_txtai(tmp_path: Path) -> None:
     (tmp_path / "txtai" / "embeddings").write_bytes(b"annoy")
     with pytest.raises(CollectionError, match="does not keep its vectors in FAISS"):
         open_vectors(tmp_path / "txtai")
+
+
+BOMB = "hex(zeroblob(100000000))"
+ENDLESS = (
+    "WITH RECURSIVE x(n) AS (SELECT 0 UNION ALL SELECT n FROM x) "
+    "SELECT n + 1 AS indexid, '' AS id, '' AS text FROM x"
+)
+
+
+@pytest.mark.parametrize(
+    ("statements", "sentence"),
+    [
+        (f"DROP TABLE sections; CREATE VIEW sections AS {ENDLESS}", "it has the view 'sections'"),
+        (
+            "CREATE TRIGGER t AFTER INSERT ON sections BEGIN DELETE FROM sections; END",
+            "it has the trigger 't'",
+        ),
+        (
+            f"DROP TABLE sections; CREATE TABLE sections (indexid, id, text AS ({BOMB}))",
+            "the computed column 'text'",
+        ),
+        (
+            "DROP TABLE sections; CREATE VIRTUAL TABLE sections USING fts5(x)",
+            "the table 'sections'",
+        ),
+        ("UPDATE documents SET data = 5", "documents: row 1: its data is 5, but a text"),
+        ("UPDATE documents SET data = x'ff'", "documents: row 1: its data is b'"),
+        ("UPDATE documents SET data = '[1,2]'", "documents: row 1: its data: .* object"),
+        ("UPDATE documents SET data = '{'", "documents: row 1: its data: "),
+        (
+            f"UPDATE documents SET data = '{'[' * 100_000}'",
+            "documents: row 1: its data: .*64 levels deep",
+        ),
+        ("UPDATE sections SET text = x'ff'", "documents: row 1: its text is b'"),
+        ("DROP TABLE sections", "documents: cannot be read: no such table"),
+    ],
+)
+def test_a_database_that_txtai_would_not_write_is_one_sentence(
+    statements: str, sentence: str, tmp_path: Path
+) -> None:
+    write_txtai(tmp_path / "txtai", VECTORS[:3], IDS[:3])
+    with closing(sqlite3.connect(tmp_path / "txtai" / "documents")) as database:
+        database.executescript(statements)
+        database.commit()
+    with pytest.raises(CollectionError, match=sentence):
+        [*open_vectors(tmp_path / "txtai").blocks()]
 
 
 @pytest.mark.check
