@@ -224,7 +224,8 @@ class Endpoint:
             ) as response:
                 if (coding := response.headers.get("content-encoding")) not in {None, "identity"}:
                     raise EncoderError(
-                        f"the encoder {self._name} answers in the encoding {shown(coding)}, which "
+                        f"the encoder {self._name} answers in the encoding "
+                        f"{shown(self._hidden(coding or ''))}, which "
                         "was not asked for"
                     )
                 for chunk in response.iter_raw():
@@ -239,7 +240,7 @@ class Endpoint:
                 f"the encoder {self._name} has not answered in time"
             ) from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            reason = f"{error}" or type(error).__name__
+            reason = self._hidden(f"{error}" or type(error).__name__)
             raise ConnectionError(f"the encoder {self._name} is not reached: {reason}") from error
 
     def _read(self, answer: bytes, headers: Mapping[str, str], count: int) -> list[Any]:
@@ -249,7 +250,7 @@ class Endpoint:
             rows = {int(each.get("index", n)): each["embedding"] for n, each in enumerate(found)}
             embeddings = [rows[n] for n in range(count)]
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-            kind = headers.get("content-type", "no type")
+            kind = self._hidden(headers.get("content-type", "no type"))
             raise EncoderError(
                 f"the encoder {self._name} answers with {shown(kind)} that has no {count} "
                 f"embeddings: is it the address of an OpenAI-compatible API, such as {SHAPE}?"
@@ -261,9 +262,8 @@ class Endpoint:
         return embeddings
 
     def _refusal(self, status: int, answer: bytes) -> EncoderError:
-        reason = _reason(answer)
-        if self._address.key:
-            reason = reason.replace(self._address.key, "…")
+        # Before it is shortened, which may leave half a key, and after its escapes are read.
+        reason = self._hidden(_reason(self._hidden(answer.decode("utf-8", "replace"))))
         if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
             reason += f"; set {KEY_VARIABLE} to its key"
             if self._address.key:
@@ -272,8 +272,12 @@ class Endpoint:
                 reason += ", and name the address: an index's own address gets no key"
         return EncoderError(f"the encoder {self._name} answers {status}{reason}")
 
+    def _hidden(self, text: str) -> str:
+        """What a server says without the key, which it may repeat."""
+        return text.replace(self._address.key, "…") if self._address.key else text
 
-def _reason(answer: bytes) -> str:
+
+def _reason(answer: str) -> str:
     """What a server says of its refusal, where it is JSON; pages of HTML say nothing."""
     try:
         found: Any = json.loads(answer)

@@ -25,6 +25,7 @@ from tests.command_line import refusal
 from tests.command_line import swiftlet as swiftlet_command
 from tests.embeddings_server import (
     EmbeddingsServer,
+    Fault,
     answer,
     answering,
     drip,
@@ -207,6 +208,26 @@ def test_a_key_goes_to_the_address_that_is_named_and_is_shown_nowhere(
     monkeypatch.setenv("SWIFTLET_ENCODER_KEY", "kéy")
     with pytest.raises(InvalidArgumentError, match="SWIFTLET_ENCODER_KEY has a character"):
         encoder_place(server.address)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        answer(200, "[]", kind="a-secret"),
+        answer(200, "[]", content_encoding="a-secret"),
+        answer(400, f'{{"error": "{"x" * 24}Bearer a-secret{"x" * 60}"}}'),
+        lambda handler: handler.wfile.write(b"a-secret\r\n\r\n"),
+    ],
+    ids=["type", "encoding", "refusal", "status"],
+)
+def test_a_server_that_repeats_the_key_does_not_get_it_shown(
+    fault: Fault, server: EmbeddingsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SWIFTLET_ENCODER_KEY", "a-secret")
+    server.faults = [fault]
+    with pytest.raises(EncoderError, match="…") as refused:
+        open_encoder(server.address, "query")
+    assert "a-secr" not in f"{refused.value}"
 
 
 def test_an_index_is_built_searched_changed_and_merged_by_an_address(
