@@ -5,7 +5,13 @@ import json
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from http.client import (
+    HTTPConnection,
+    HTTPException,
+    HTTPResponse,
+    HTTPSConnection,
+    IncompleteRead,
+)
 from itertools import islice
 from threading import Timer
 from time import perf_counter
@@ -213,6 +219,8 @@ def _content(place: Place, answer: HTTPResponse) -> bytearray:
             raise CollectionError(
                 place.name, f"the server answers with more than {LARGEST_ANSWER:,} bytes"
             )
+    if answer.length:
+        raise IncompleteRead(b"", answer.length)
     return content
 
 

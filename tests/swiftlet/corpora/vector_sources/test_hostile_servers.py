@@ -134,7 +134,7 @@ def test_an_answer_of_another_form_is_one_sentence(part: str, value: object) -> 
 @pytest.mark.parametrize(
     "content",
     [
-        b"garbage\r\n\r\n", b"", b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{",
+        b"garbage\r\n\r\n", b"", b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{}",
         b"HTTP/1.1 200 OK\r\nX: " + b"a" * 70_000 + b"\r\n\r\n",
         b"HTTP/1.1 200 OK\r\n" + b"X: a\r\n" * 200 + b"\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
