@@ -4,6 +4,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,9 @@ Pairs = Generator[tuple[Row, Any], None, None]
 
 WIDEST = 1 << 16
 """The most numbers of a vector."""
+
+TOO_LARGE = 1e17
+"""Sums of squares of larger numbers may be beyond a float32: a search takes none either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +74,11 @@ class Source:
     def _check(self, embeddings: Embeddings, first: int) -> None:
         if embeddings.shape[1] != self.dim:
             raise wrong_width(self.name, first, embeddings.shape[1], self.dim)
-        good = np.isfinite(embeddings).all(axis=1) & (embeddings != 0).any(axis=1)
+        largest = np.abs(embeddings).max(axis=1)
+        good = (largest > 0) & (largest < TOO_LARGE)
         if not good.all():
             place = int(np.argmin(good))
-            is_finite = np.isfinite(embeddings[place]).all()
-            problem = "is zero" if is_finite else "has a number that is not finite"
-            raise bad_row(self.name, first + place, f"the vector {problem}")
+            raise bad_row(self.name, first + place, f"the vector {problem_of(embeddings[place])}")
 
     def with_rows(self, rows: Callable[[VectorBlock, int], Sequence[Row]]) -> "Source":
         """The same vectors with other rows, from a block and the number of its first row."""
@@ -91,6 +94,16 @@ class Source:
 def bad_row(name: str, row: int, problem: str) -> CollectionError:
     """The error about a row, counted from 0; the sentence counts from 1, as all readers do."""
     return CollectionError(name, f"row {row + 1:,}: {problem}")
+
+
+def problem_of(vector: Embeddings) -> str:
+    """Why a vector (dim,) cannot be compared with others; "" if it can."""
+    largest = np.abs(vector).max(initial=0)
+    if not np.isfinite(largest):
+        return "has a number that is not finite"
+    if largest >= TOO_LARGE:
+        return f"has a number beyond {TOO_LARGE:g}, the most that is compared"
+    return "" if largest else "is zero"
 
 
 def wrong_width(name: str, row: int, found: int, expected: int) -> CollectionError:
@@ -160,13 +173,19 @@ def _vector(name: str, row: int, value: Any) -> Embeddings:
     """
     if value is None:
         raise bad_row(name, row, "it has no vector")
-    try:
-        numbers = np.asarray(value)
-        if numbers.ndim == 1 and len(numbers) and numbers.dtype.kind in "fiu":
-            return as_float32(numbers)
-    except ValueError:  # lists of several lengths
-        pass
+    # NumPy would make a text of each number beside a text, as long as the longest one.
+    if not isinstance(value, list | tuple) or all(map(_is_number, {*map(type, value)})):
+        try:
+            numbers = np.asarray(value)
+            if numbers.ndim == 1 and len(numbers) and numbers.dtype.kind in "fiu":
+                return as_float32(numbers)
+        except (ValueError, OverflowError):  # no list, and whole numbers of hundreds of digits
+            pass
     raise bad_row(name, row, f"there is {shown(value)}, not a list of numbers")
+
+
+def _is_number(kind: type) -> bool:
+    return issubclass(kind, Real) and kind is not bool
 
 
 def chosen(

@@ -1,6 +1,7 @@
 """Bad vectors of every reader: one sentence with the row, and what is expected."""
 
 import json
+import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,32 @@ def test_a_vector_that_is_zero_or_not_finite_is_named(
     problem = "is zero" if value == 0 else "has a number that is not finite"
     with pytest.raises(CollectionError, match=f"vectors{kind}: row 1,204: the vector {problem}"):
         read(write(tmp_path, kind, vectors))
+
+
+@pytest.mark.parametrize("number", [1e17, -1e30])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_number_whose_square_overflows_is_refused(
+    kind: str, number: float, tmp_path: Path
+) -> None:
+    vectors = VECTORS[:9].copy()
+    vectors[7, 1] = number
+    with pytest.raises(CollectionError, match=r"row 8: the vector has a number beyond 1e\+17"):
+        read(write(tmp_path, kind, vectors))
+
+
+@pytest.mark.parametrize("value", ["x" * 1_000_000, True, 10**400, None])
+def test_one_value_that_is_no_number_costs_no_memory_for_each(value: Any, tmp_path: Path) -> None:
+    path = tmp_path / "vectors.jsonl"
+    rows = [{"id": each, "v": [0.5] * 5_000} for each in "ab"]
+    rows[1]["v"] = [value, *[0.5] * 4_999]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    tracemalloc.start()
+    try:
+        with pytest.raises(CollectionError, match=r"row 2: there is .*, not a list of numbers"):
+            read(path)
+        assert tracemalloc.get_traced_memory()[1] < 50_000_000
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("kind", [".fvecs", ".jsonl", ".parquet"])
