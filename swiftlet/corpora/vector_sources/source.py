@@ -15,7 +15,7 @@ from swiftlet.corpora.vectors import Metric, VectorBlock
 from swiftlet.errors import CollectionError, shown
 from swiftlet.types import Embeddings
 
-ROWS_AT_ONCE = 1_000
+ROWS_AT_ONCE, _NUMBERS_AT_ONCE = 1_000, 1 << 22
 
 Row = Mapping[str, Any]
 Read = Callable[[int], Iterator[VectorBlock]]
@@ -123,6 +123,11 @@ def checked_dim(name: str, dim: int) -> int:
     return dim
 
 
+def rows_at_once(dim: int) -> int:
+    """The rows of a block of vectors (n, dim): fewer than `ROWS_AT_ONCE` where they are wide."""
+    return max(1, min(ROWS_AT_ONCE, _NUMBERS_AT_ONCE // dim))
+
+
 def numbered_rows(first: int, count: int) -> list[dict[str, str]]:
     """Rows whose ids are their numbers from 0."""
     return [{"id": f"{number}"} for number in range(first, first + count)]
@@ -153,7 +158,7 @@ def of_pairs(
 
     def read(first: int) -> Iterator[VectorBlock]:
         found = pairs(first)
-        while some := list(islice(found, ROWS_AT_ONCE)):
+        while some := list(islice(found, rows_at_once(dim))):
             embeddings = np.empty((len(some), dim), np.float32)
             for place, (_, value) in enumerate(some):
                 vector = _vector(name, first + place, value)
@@ -185,7 +190,7 @@ def _vector(name: str, row: int, value: Any) -> Embeddings:
 
 
 def _is_number(kind: type) -> bool:
-    return issubclass(kind, Real) and kind is not bool
+    return issubclass(kind, Real) and not issubclass(kind, bool)
 
 
 def chosen(

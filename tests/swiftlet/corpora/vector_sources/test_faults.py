@@ -156,6 +156,13 @@ def test_numbers_of_other_kinds_become_floats(kind: Any, tmp_path: Path) -> None
     assert [row["id"] for row in block.rows] == ["0", "1", "2"]
 
 
+@pytest.mark.parametrize("kind", [".npy", ".npz", ".fvecs"])
+def test_wide_vectors_come_in_smaller_blocks(kind: str, tmp_path: Path) -> None:
+    vectors = np.ones((100, 1 << 16), np.float32)
+    blocks = [len(each.rows) for each in read(write(tmp_path, kind, vectors))]
+    assert blocks == [64, 36]
+
+
 def test_several_arrays_and_columns_need_a_choice(tmp_path: Path) -> None:
     np.savez(tmp_path / "v.npz", a=VECTORS, b=VECTORS + 1, names=np.array(["x"]))
     with pytest.raises(CollectionError, match="several arrays, a, b: --vector-field"):
