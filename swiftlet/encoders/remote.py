@@ -248,8 +248,8 @@ class Endpoint:
     def _hint(self) -> str:
         """The likely mistake where another page or none answers."""
         return (
-            f"{self._address.url}{_ROUTE} was asked: the address should be that of an "
-            f"OpenAI-compatible API, and end in /v1, such as {SHAPE}"
+            f"{self._address.url}{_ROUTE} was asked: is it the address of an OpenAI-compatible "
+            f"API, which mostly ends in /v1, such as {SHAPE}?"
         )
 
 
