@@ -101,6 +101,15 @@ def drip(handler: Handler) -> None:
     handler.close_connection = True
 
 
+def drip_of_head(handler: Handler) -> None:
+    """Begin a head that does not end until the test ends."""
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nX: ")
+    while not handler.server.ended.wait(0.05):
+        handler.wfile.write(b"a")
+        handler.wfile.flush()
+    handler.close_connection = True
+
+
 @contextmanager
 def answering() -> Iterator[EmbeddingsServer]:
     with EmbeddingsServer() as server:

@@ -12,11 +12,15 @@ from swiftlet.cli.terminal import ProgressBars, figures_table, output
 def compare(
     index: IndexPlace,
     first: Annotated[
-        Path,
-        typer.Argument(help="A query encoder.", metavar="FIRST", autocompletion=complete_encoder),
+        str,
+        typer.Argument(
+            help="A query encoder, as --encoder names one.",
+            metavar="FIRST",
+            autocompletion=complete_encoder,
+        ),
     ],
     second: Annotated[
-        Path,
+        str,
         typer.Argument(
             help="The encoder to compare with it.",
             metavar="SECOND",

@@ -153,7 +153,7 @@ def read_errors(path: Path | str, *kinds: type[Exception]) -> Iterator[None]:
         raise CollectionError(path, f"cannot be read: {strerror or reason_of(error)}") from error
 
 
-def reason_of(error: Exception) -> str:
+def reason_of(error: Exception | str) -> str:
     """The first line of what a package says, cut: it may have parts of a damaged file."""
     return f"{error}".strip().partition("\n")[0][:_REASON_CHARACTERS]
 

@@ -63,6 +63,12 @@ EncoderSpec = StrPath | TextFunction | Place
 """What stands for an encoder: a directory or a name, a function, or an address."""
 
 
+def is_asked(encoder: str) -> bool:
+    """Whether a text names a function or an address, which are asked, and no directory."""
+    is_function = _IS_FUNCTION.fullmatch(encoder) and not Path(encoder).exists()
+    return bool(_IS_ADDRESS.match(encoder) or is_function)
+
+
 def encoder_place(encoder: EncoderSpec | None) -> Place | None:
     """Where an encoder is that is named by a user; None stays None.
 
@@ -75,7 +81,7 @@ def encoder_place(encoder: EncoderSpec | None) -> Place | None:
     if isinstance(encoder, str):
         if _IS_ADDRESS.match(encoder):
             return EncoderAddress.parse(encoder, key=key_of_environment())
-        if _IS_FUNCTION.fullmatch(encoder) and not Path(encoder).exists():
+        if is_asked(encoder):
             return EncoderFunction(encoder)
     elif callable(encoder) and not isinstance(encoder, os.PathLike):
         named = encoder if hasattr(encoder, "__qualname__") else type(encoder)

@@ -6,6 +6,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from queue import Empty, SimpleQueue
+from threading import BoundedSemaphore, Thread
 from time import perf_counter
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -25,7 +27,8 @@ _OPTIONS = ("model", "query_prompt", "passage_prompt", "query_type", "passage_ty
 _FEWEST_TOKENS, _MOST_TOKENS = 16, 1 << 17
 _PATIENCE_SECONDS, _REQUEST_SECONDS = 300.0, 120.0
 _FIRST_PAUSE_SECONDS, _LAST_PAUSE_SECONDS = 0.25, 16.0
-_MOST_BYTES = 1 << 27
+_MOST_BYTES = 1 << 24
+_MOST_WAITING = 64
 _BUSY = {429, 500, 502, 503, 504}
 
 
@@ -131,12 +134,15 @@ class Endpoint:
         with extra("client"):
             import httpx
         self._address, self._name = address, f"{address}"
-        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        # Some kilobytes of a compressed answer can be gigabytes.
+        kinds = {"Content-Type": "application/json", "Accept": "application/json"}
+        headers = {**kinds, "Accept-Encoding": "identity"}
         if address.key:
             headers["Authorization"] = f"Bearer {address.key}"
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
         self._client = httpx.Client(headers=headers, limits=limits)
         self._has_answered = False
+        self._waiting = BoundedSemaphore(_MOST_WAITING)
 
     def __call__(self, texts: list[str], role: Role | None) -> list[Any]:
         """The embeddings of texts, as lists of numbers.
@@ -174,10 +180,40 @@ class Endpoint:
             pause_seconds = min(2 * pause_seconds, _LAST_PAUSE_SECONDS)
 
     def _post(self, content: bytes, due: float) -> tuple[int, dict[str, str], bytes]:
-        """The status, the headers and the body of an answer."""
+        """The status, the headers and the body of an answer.
+
+        Another thread waits for it: the bounds of httpx begin anew with every byte of a head, so a
+        server could hold up its reader without end. As many threads as `_MOST_WAITING` may be held
+        up so; then nothing is asked any more.
+        """
+        due = min(due, perf_counter() + _REQUEST_SECONDS)
+        if not self._waiting.acquire(blocking=False):
+            raise EncoderError(
+                f"the encoder {self._name} has not ended {_MOST_WAITING} answers: it is not asked "
+                "again before it does"
+            )
+        ended: SimpleQueue[tuple[int, dict[str, str], bytes] | Exception] = SimpleQueue()
+
+        def wait() -> None:
+            try:
+                ended.put(self._exchange(content, due))
+            except Exception as error:  # noqa: BLE001 - the caller raises it
+                ended.put(error)
+            finally:
+                self._waiting.release()
+
+        Thread(target=wait, daemon=True).start()
+        try:
+            found = ended.get(timeout=max(0.001, due - perf_counter()))
+        except Empty:
+            found = EncoderTimeoutError(f"the encoder {self._name} has not answered in time")
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def _exchange(self, content: bytes, due: float) -> tuple[int, dict[str, str], bytes]:
         import httpx
 
-        due = min(due, perf_counter() + _REQUEST_SECONDS)
         answer = bytearray()
         try:
             with self._client.stream(
@@ -186,7 +222,12 @@ class Endpoint:
                 content=content,
                 timeout=max(0.001, due - perf_counter()),
             ) as response:
-                for chunk in response.iter_bytes():
+                if (coding := response.headers.get("content-encoding")) not in {None, "identity"}:
+                    raise EncoderError(
+                        f"the encoder {self._name} answers in the encoding {shown(coding)}, which "
+                        "was not asked for"
+                    )
+                for chunk in response.iter_raw():
                     answer += chunk
                     if perf_counter() > due:
                         raise httpx.ReadTimeout("")

@@ -2,13 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean, median
 from time import perf_counter
 
 import numpy as np
 
-from swiftlet.arguments import StrPath, whole_number
+from swiftlet.arguments import StrPath, place_of, whole_number
 from swiftlet.corpora.rows import QrelsSource, Queries, queries_of
+from swiftlet.encoders.opening import EncoderSpec
+from swiftlet.errors import InvalidArgumentError
 from swiftlet.evaluation.evaluate import JudgedBy
 from swiftlet.evaluation.experiment import JudgedSet, run_queries
 from swiftlet.evaluation.metrics import evaluate_per_query
@@ -45,8 +48,8 @@ class EncoderComparison:
 
 def compare_encoders(
     index: StrPath,
-    first: StrPath,
-    second: StrPath,
+    first: EncoderSpec,
+    second: EncoderSpec,
     queries: Queries,
     qrels: QrelsSource | None = None,
     *,
@@ -56,6 +59,7 @@ def compare_encoders(
 ) -> EncoderComparison:
     """Compare two query encoders of the embedding space of an index by dense searches.
 
+    :param first: An encoder as `open_searcher` takes it; so is `second`.
     :param queries: A path, query_id -> text, or `Query` objects.
     :param qrels: A path, or query_id -> document_id -> grade; without them, nDCG is left out.
     :raises RetrievalError: When an argument, the queries, the qrels, the index or an encoder is
@@ -63,6 +67,10 @@ def compare_encoders(
     :raises MissingExtraError: When the extra `evaluation`, for qrels, is not installed.
     """
     progress, top_k = progress or Silence(), whole_number("top_k", top_k, least=1)
+    if isinstance(place := place_of("index", index), Path) and place.is_file():
+        raise InvalidArgumentError(
+            f"{place} is a file, but an index is expected: swiftlet adopt makes one of vectors"
+        )
     asked = queries_of(queries)
     if qrels is not None:
         with extra("evaluation"):  # a missing package shows before any search

@@ -121,12 +121,13 @@ def distill(
             if comparison is not None and compare and reference is not None:
                 texts = mixture.texts(mixture.held_out)[:_COMPARED_ON]
                 if pairs is not None and len(mixture.sources) == 1:
-                    texts = [each.text for each in pairs.known_items]
+                    texts = [each.text for each in pairs.known_items] or texts
                 overlaps = comparison.measure(reference, served, texts, test, progress)
             if comparison is not None and pairs is not None and compare:
                 progress.begin("The verdict", None)
                 learnt = int((mixture.training >= pairs.passages.num_passages).sum())
-                verdict = judge(comparison, served, pairs, learnt, overlaps)
+                unknown = student.tower.unknown_share(pairs.held_out_lines)
+                verdict = judge(comparison, served, pairs, learnt, overlaps, unknown)
             details = {
                 "distillation": settings.model_dump(mode="json"),
                 "texts": {source.name: len(source.lines) for source in mixture.sources},
@@ -148,7 +149,8 @@ def distill(
 
 def _targets(settings: Distillation, kept: Path, accelerator: Accelerator) -> Targets:
     if settings.teacher is not None:
-        return Teacher.load(settings.teacher_tower(), kept, accelerator)
+        index = None if settings.index is None else Path(settings.index)
+        return Teacher.load(settings.teacher_tower(), kept, accelerator, index)
     manifest = read_manifest(Path(str(settings.index)), "index")
     return Targets(manifest.dim, manifest.embedding_space)
 
@@ -177,8 +179,8 @@ def _student(settings: Distillation, teacher: Targets) -> Student:
         return Student.make(settings, teacher.width)
     if teacher.tower is None:
         raise InvalidArgumentError(
-            f"{settings.teacher} is an exported encoder: a new look-up table begins with the model "
-            "that it was exported from, or name a look-up encoder as the student"
+            f"{settings.teacher} is no checkpoint with weights: a new look-up table begins with "
+            "the model that it was made from, or name a look-up encoder as the student"
         )
     return Student.lookup(teacher.tower, settings.max_tokens)
 

@@ -39,6 +39,11 @@ class IndexPairs:
     is_held_out: NDArray[np.bool]
     known_items: tuple[Sentence, ...]
 
+    @property
+    def held_out_lines(self) -> list[str]:
+        """The texts that are held out."""
+        return self.passages.texts(np.flatnonzero(self.is_held_out).tolist())
+
     def mixture(self, others: TextMixture | None, settings: Distillation) -> TextMixture:
         """The passages, then `others`, whose held-out texts alone are held out if there are any."""
         training, held_out = np.flatnonzero(~self.is_held_out), np.flatnonzero(self.is_held_out)
@@ -82,7 +87,8 @@ def read_pairs(index: Path, manifest: Manifest, seed: int) -> IndexPairs:
     if len(first) < FEWEST_TEXTS:
         raise TrainingDataError(
             f"{index} has {len(first)} different passages with a text, at least {FEWEST_TEXTS} are "
-            "needed to learn from"
+            "needed to learn from: add documents to the index, or name a --teacher with texts of "
+            "the same subjects (--queries or --corpus)"
         )
     places = [*first.values()]
     source = replace(TextSource.of("passages", first), outputs=outputs[places])

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from swiftlet import encoders
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER
+from swiftlet.encoders.opening import is_asked
 from training.loop.optimisation import Optimiser
 from training.model.folders import is_exported, is_exported_lookup
 from training.model.towers import TowerSettings
@@ -34,6 +35,10 @@ def _is_exported(model: object) -> bool:
     return isinstance(model, str) and is_exported(_folder(model))
 
 
+def _is_asked(model: object) -> bool:
+    return isinstance(model, str) and is_asked(model)
+
+
 def _folder(model: str) -> Path:
     return encoders.find_shipped(Path(model))
 
@@ -57,7 +62,8 @@ class Distillation(BaseModel):
     """The teacher, the student, the texts and the training of the student.
 
     :param teacher: The query encoder to imitate: a directory or a name on the hub. Or an encoder
-        that `swiftlet export` wrote, or the name of one that ships; then the distance is the cosine
+        that `swiftlet export` wrote, the name of one that ships, a function (MODULE:FUNCTION) or
+        the address of an OpenAI-compatible API (docs/encoders.md); then the distance is the cosine
         by default, since its outputs are normalised. Without one, the student learns `pairs`.
     :param pairs: Learn the texts of `index`: a passage, its sentences and its title have its
         vector. The student is then by default the two layers that ship, with a projection, and
@@ -145,16 +151,25 @@ class Distillation(BaseModel):
             return {**of_kind, **given}
         if _is_lookup(given.get("student")):
             return {**_LOOKUP_DEFAULTS, **given}
-        return {"distance": "cosine", **given} if _is_exported(given.get("teacher")) else given
+        normalises = _is_exported(teacher := given.get("teacher")) or _is_asked(teacher)
+        return {"distance": "cosine", **given} if normalises else given
 
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
         if not (self.pairs or self.queries or self.corpora or self.judged):
-            raise ValueError("there are no texts: name queries, a corpus or both")
+            raise ValueError(
+                "there are no texts: name queries (--queries), a corpus (--corpus), or both; or "
+                "learn from the passages of an index, too (--index INDEX --pairs)"
+            )
         if self.teacher is None:
             self._goes_without_teacher()
         if self.projection_only and not self.projects:
             raise ValueError("projection_only needs a projection: leave it out, or set project")
+        if self.student is None and _is_asked(self.teacher):
+            raise ValueError(
+                f"the teacher {self.teacher} has no layers to keep: name a student, such as "
+                f"{DEFAULT_QUERY_ENCODER.name}"
+            )
         if self.student is None and self.layers is None:
             raise ValueError(
                 "the student would be the teacher: name the layers to keep, or another checkpoint "

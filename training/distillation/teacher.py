@@ -15,7 +15,11 @@ from typing_extensions import override
 from swiftlet import encoders
 from swiftlet.encoders.encoder import Encoder, OnnxEncoder
 from swiftlet.encoders.encoding import encode_texts
+from swiftlet.encoders.function import FunctionEncoder
+from swiftlet.encoders.opening import is_asked, open_encoder
 from swiftlet.errors import InvalidArgumentError
+from swiftlet.index.acceptance import of_index
+from swiftlet.manifest import read_manifest
 from swiftlet.types import Embeddings
 from training.distillation.batches import encode_by_length
 from training.distillation.texts import TextMixture, TextSource
@@ -66,12 +70,14 @@ def load_query_encoder(
 ) -> tuple[Encoder, Tower | None]:
     """Load a trained encoder, with its torch model unless `swiftlet export` wrote it.
 
-    If a training run made it, it has the run's space.
+    If a training run made it, it has the run's space. A function and an address are asked.
 
     :raises InvalidArgumentError: When there is no such model.
     :raises ModelError: When it cannot be loaded or needs its own code.
     :raises ArtefactError: When it was altered after the training run or the export.
     """
+    if is_asked(f"{settings.model}"):
+        return open_encoder(f"{settings.model}", "query"), None
     folder = encoders.find_shipped(Path(settings.model))
     if is_exported(folder):
         return OnnxEncoder.load(folder, role="query"), None
@@ -120,7 +126,7 @@ class Targets:
 
 
 class Teacher(Targets):
-    """A trained query encoder. One that `swiftlet export` wrote has no `tower`."""
+    """A query encoder. One that `swiftlet export` wrote, or that is asked, has no `tower`."""
 
     encoder: Encoder
 
@@ -141,6 +147,8 @@ class Teacher(Targets):
         self._accelerator = accelerator
         if isinstance(encoder, OnnxEncoder):
             key = f"{encoder.manifest.fingerprint} {encoder.precision}"
+        elif isinstance(encoder, FunctionEncoder):
+            key = f"{encoder.embedding_space} {encoder}"
         elif tower is not None:
             # The space is not enough as a key, since several encoders can have the same one.
             key = outputs_key(tower, accelerator.mixed_precision)
@@ -148,9 +156,24 @@ class Teacher(Targets):
         self._outputs = EmbeddingCache(directory, key, encoder.dim, processes())
 
     @classmethod
-    def load(cls, settings: TowerSettings, directory: Path, accelerator: Accelerator) -> Self:
-        """Load a teacher as `load_query_encoder` does."""
-        return cls(*load_query_encoder(settings, accelerator.device), directory, accelerator)
+    def load(
+        cls,
+        settings: TowerSettings,
+        directory: Path,
+        accelerator: Accelerator,
+        index: Path | None = None,
+    ) -> Self:
+        """Load a teacher as `load_query_encoder` does.
+
+        :param index: Without a torch model, the teacher is tried on the passages of this index.
+        :raises EmbeddingSpaceMismatch: When it does not reproduce their embeddings.
+        """
+        encoder, tower = load_query_encoder(settings, accelerator.device)
+        if index is not None and isinstance(encoder, OnnxEncoder | FunctionEncoder):
+            encoder = of_index(encoder, index, read_manifest(index, "index"))
+        if isinstance(encoder, FunctionEncoder):
+            encoder.normalises = True  # students learn directions
+        return cls(encoder, tower, directory, accelerator)
 
     @override
     def of_source(self, source: TextSource, rows: Rows) -> torch.Tensor:

@@ -29,6 +29,7 @@ LEAST_OF_PASSAGES = 0.55
 """The same of passages that were held out, where no other query encoder is known."""
 
 _PASSAGES, _NEAREST = 200, 10
+_MANY_UNKNOWN = 0.2
 _STEPS = (1_000, 10_000, 100_000)
 
 
@@ -38,14 +39,17 @@ class Verdict:
 
     `passages` is the share of the 10 nearest passages of a held-out passage that the student finds
     by its text; `known_items` is the nDCG@10 of sentences and titles of held-out documents, each a
-    query for its document. `overlap` is the overlap@10 with the index's own query encoder if it is
-    known, and `queries` the number of queries with a teacher's vectors that were learnt.
+    query for its document, or None if there are none. `overlap` is the overlap@10 with the index's
+    own query encoder if it is known, and `queries` the number of queries with a teacher's vectors
+    that were learnt. `unknown` is the share of the tokens of held-out passages that the student's
+    tokenizer does not know.
     """
 
     passages: float
-    known_items: float
+    known_items: float | None
     queries: int
     overlap: float | None = None
+    unknown: float = 0.0
 
     @property
     def is_good(self) -> bool:
@@ -53,6 +57,11 @@ class Verdict:
         if self.overlap is not None:
             return self.overlap >= LEAST_OVERLAP
         return self.passages >= LEAST_OF_PASSAGES
+
+    @property
+    def cannot_read(self) -> bool:
+        """Whether the texts are in a language that the student's tokenizer does not know."""
+        return self.unknown >= _MANY_UNKNOWN
 
     @property
     def wanted_queries(self) -> int:
@@ -83,20 +92,23 @@ def judge(
     pairs: IndexPairs,
     queries: int,
     overlaps: Sequence[Overlap],
+    unknown: float = 0.0,
 ) -> Verdict:
     """Judge a student by the texts that were held out.
 
     :param queries: The number of queries with a teacher's vectors that it has learnt.
     :param overlaps: With the index's own query encoder, if it is known.
+    :param unknown: The share of tokens that it does not know.
     """
     named = [Query(f"{place}", item.text) for place, item in enumerate(pairs.known_items)]
     qrels = {f"{place}": {item.document_id: 1} for place, item in enumerate(pairs.known_items)}
     items = JudgedSet(named, qrels, "")
     return Verdict(
         passages=_share_of_neighbours(comparison.index, student, pairs),
-        known_items=ndcg(comparison.retriever(student), items) if named else 0.0,
+        known_items=ndcg(comparison.retriever(student), items) if named else None,
         queries=queries,
         overlap=overlaps[0].overlap_10 if overlaps else None,
+        unknown=unknown,
     )
 
 

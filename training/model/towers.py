@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from swiftlet.encoders.encoder import Role
-from swiftlet.encoders.tokenizer import cleaning_for
+from swiftlet.encoders.tokenizer import Tokenizer, cleaning_for
 from swiftlet.errors import InvalidArgumentError
 from training.model.attention import fastest_attention
 from training.model.errors import ModelError
@@ -152,6 +152,12 @@ class Tower(nn.Module):
                 [encoding.attention_mask for encoding in encodings], device=device
             ),
         }
+
+    def unknown_share(self, texts: Sequence[str]) -> float:
+        """The share of the tokens of `texts` that stand for unknown words and characters."""
+        inner = Tokenizer(truncating_tokenizer(self.encoder.tokenizer, self.max_tokens))
+        ids = [number for text in texts for number in inner.encode(text)]
+        return sum(each == inner.unknown_id for each in ids) / max(1, len(ids))
 
     def forward(self, features: dict[str, Tensor]) -> Tensor:
         """Pooled outputs (n, vectors · width) of tokenised texts, not projected or normalised."""

@@ -105,7 +105,8 @@ def distill(
     teacher: Annotated[
         str | None,
         typer.Option(
-            help="The query encoder to imitate: a folder or a name on the hub.",
+            help="The query encoder to imitate: a folder, a name on the hub, MODULE:FUNCTION, or "
+            "the address of an OpenAI-compatible API.",
             show_default="none: an index's own vectors",
         ),
     ] = None,
@@ -184,7 +185,7 @@ def distill(
         return
     for exported in export_models(out):
         if verdict is not None:
-            print_result(exported, _sentence(verdict))
+            print_result(exported, sentence_of(verdict))
         if verdict is not None and not verdict.is_good:
             continue
         print_plain(f"Next: swiftlet serve {given.get('index', 'INDEX')} --encoder {exported}")
@@ -200,24 +201,37 @@ def _print_outcome(outcome: "DistillationResult", out: Path, imitated: str) -> N
         output.print(_table(outcome.overlaps))
 
 
-def _sentence(verdict: "Verdict") -> str:
+def sentence_of(verdict: "Verdict") -> str:
     """What to do with an encoder that has learnt from an index."""
     from training.distillation.verdict import LEAST_OF_PASSAGES, LEAST_OVERLAP
 
-    found = (
-        f"of the 10 nearest passages of a held-out passage it finds {verdict.passages:.0%}; "
-        f"nDCG@10 of held-out sentences and titles, each a query for its document, is "
-        f"{verdict.known_items:.3f}"
-    )
+    found = f"of the 10 nearest passages of a held-out passage it finds {verdict.passages:.0%}; "
+    if verdict.known_items is None:
+        found += (
+            "nDCG@10 is not measured, since no sentence or title with two words, and a space "
+            "between them, was held out"
+        )
+    else:
+        found += (
+            f"nDCG@10 of held-out sentences and titles, each a query for its document, is "
+            f"{verdict.known_items:.3f}"
+        )
     bound = f"at least {LEAST_OF_PASSAGES:.0%} of these passages"
     if verdict.overlap is not None:
         found += f"; overlap@10 with the index's own query encoder is {verdict.overlap:.3f}"
         bound = f"an overlap of {LEAST_OVERLAP:g}"
     if verdict.is_good:
         return f"use it: {found}"
+    reads = (
+        f"it does not know {verdict.unknown:.0%} of the tokens of held-out passages: name a "
+        "--student that reads their language, or "
+        if verdict.cannot_read
+        else ""
+    )
     return (
-        f"not good enough yet: {found}, but {bound} is expected; give {verdict.wanted_queries:,} "
-        "queries and the teacher of their vectors (--pairs --queries LOG --teacher MODEL)"
+        f"not good enough yet: {found}, but {bound} is expected; {reads}give "
+        f"{verdict.wanted_queries:,} queries and the teacher of their "
+        "vectors (--pairs --queries LOG --teacher MODEL)"
     )
 
 

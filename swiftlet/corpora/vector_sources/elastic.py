@@ -2,16 +2,27 @@
 
 import base64
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from itertools import islice
+from threading import Timer
+from time import perf_counter
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import quote
-from urllib.request import Request, urlopen
+from urllib.request import (
+    HTTPDefaultErrorHandler,
+    HTTPErrorProcessor,
+    HTTPHandler,
+    HTTPSHandler,
+    OpenerDirector,
+    ProxyHandler,
+    Request,
+)
 
 from swiftlet.corpora.fields import Fields
-from swiftlet.corpora.lines import read_errors
 from swiftlet.corpora.vector_sources.columns import named
 from swiftlet.corpora.vector_sources.place import Place
 from swiftlet.corpora.vector_sources.source import (
@@ -22,9 +33,17 @@ from swiftlet.corpora.vector_sources.source import (
     of_pairs,
 )
 from swiftlet.corpora.vectors import Metric
-from swiftlet.errors import CollectionError
+from swiftlet.errors import CollectionError, shown
 
-_TIMEOUT_SECONDS = 60
+ANSWER_SECONDS = 60
+"""The time for an answer of the server."""
+
+LARGEST_ANSWER = 1 << 27
+"""The most bytes of an answer."""
+
+_PIECE_BYTES = 1 << 16
+_REFUSAL_BYTES = 1 << 14
+_REDIRECTS = range(300, 400)
 _KEPT = "10m"
 _KINDS = ("dense_vector", "knn_vector")
 _METRICS: dict[str, Metric] = {
@@ -44,13 +63,15 @@ def open_elastic(place: Place, vector_field: str | None, fields: Fields | None) 
         of vectors of which `vector_field` names none.
     """
     index = f"/{quote(place.path, safe='')}"
-    mappings = [each["mappings"] for each in _ask(place, f"{index}/_mapping").values()]
-    kinds = {name: kind for each in mappings for name, kind in _vectors(each)}
-    field = chosen(place.name, "field", [*kinds], vector_field)
-    count = _ask(place, f"{index}/_count")["count"]
     body: dict[str, Any] = {"size": ROWS_AT_ONCE, "sort": ["_doc"]}
-    version = _ask(place, "/").get("version", {})
-    numbers = [int(each) for each in version.get("number", "0.0").split(".")[:2]]
+    with _as_expected(place):
+        mappings = [each["mappings"] for each in _ask(place, f"{index}/_mapping").values()]
+        kinds = {name: kind for each in mappings for name, kind in _vectors(each)}
+        field = chosen(place.name, "field", [*kinds], vector_field)
+        metric = _METRICS.get(kinds[field])
+        count = int(_ask(place, f"{index}/_count")["count"])
+        version = _ask(place, "/").get("version", {})
+        numbers = [int(each) for each in version.get("number", "0.0").split(".")[:2]]
     if "distribution" not in version and numbers >= [9, 2]:  # its answers leave vectors out
         body["_source"] = {"exclude_vectors": False}
 
@@ -67,11 +88,11 @@ def open_elastic(place: Place, vector_field: str | None, fields: Fields | None) 
                 _ask(place, "/_search/scroll", scroll, method="DELETE")
 
     def pairs(first: int) -> Pairs:
-        for number, hit in enumerate(islice(hits(), first, None), first):
-            row = {"_id": hit["_id"], **hit["_source"]}
-            yield named(place.name, number, row, fields), _taken(row, field)
+        with _as_expected(place):
+            for number, hit in enumerate(islice(hits(), first, None), first):
+                row = {"_id": hit["_id"], **hit["_source"]}
+                yield named(place.name, number, row, fields), _taken(row, field)
 
-    metric = _METRICS.get(kinds[field])
     return of_pairs(place.name, pairs, metric=metric, num_rows=count)
 
 
@@ -94,12 +115,68 @@ def _taken(row: dict[str, Any], field: str) -> Any:
     return inner.pop(name, None) if isinstance(inner, dict) else None
 
 
+@contextmanager
+def _as_expected(place: Place) -> Iterator[None]:
+    """Turn what breaks on an answer of another form into a sentence about the server."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+        raise CollectionError(
+            place.name,
+            "the server does not answer as Elasticsearch and OpenSearch do: "
+            "elasticsearch://HOST:PORT/INDEX is the address of one",
+        ) from None
+
+
+class _Answer(HTTPResponse):
+    """An answer whose connection ends when it is due: each byte prolongs the usual time."""
+
+    def __init__(self, sock: socket.socket, *arguments: Any, **options: Any) -> None:
+        super().__init__(sock, *arguments, **options)
+        self._timer = Timer(ANSWER_SECONDS, _end, [sock])
+        self._timer.daemon = True
+        self._timer.start()
+
+    def close(self) -> None:
+        self._timer.cancel()
+        super().close()
+
+
+def _end(connection: socket.socket) -> None:
+    with suppress(OSError):  # it ended by itself
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+def _timed(kind: type[HTTPConnection]) -> Callable[..., HTTPConnection]:
+    def connection(*arguments: Any, **options: Any) -> HTTPConnection:
+        made = kind(*arguments, **options)
+        made.response_class = _Answer
+        return made
+
+    return connection
+
+
+class _Http(HTTPHandler):
+    def http_open(self, request: Request) -> HTTPResponse:
+        return self.do_open(_timed(HTTPConnection), request)
+
+
+class _Https(HTTPSHandler):
+    def https_open(self, request: Request) -> HTTPResponse:
+        return self.do_open(_timed(HTTPSConnection), request)
+
+
+# Without redirects, which would take the password to another host, and without other schemes.
+_HANDLERS = (ProxyHandler, _Http, _Https, HTTPErrorProcessor, HTTPDefaultErrorHandler)
+
+
 def _ask(
     place: Place, path: str, body: Mapping[str, Any] | None = None, method: str | None = None
 ) -> Any:
     """The answer of the server, as JSON.
 
-    :raises CollectionError: When it does not answer, refuses, or answers something else.
+    :raises CollectionError: When it does not answer in time, refuses, sends to another address, or
+        answers something else or more than `LARGEST_ANSWER`.
     """
     headers = {"Accept": "application/json", "Content-Type": "application/json"}
     if token := place.token:
@@ -108,12 +185,49 @@ def _ask(
     url = f"http{'s' * place.encrypted}://{place.host}{path}"
     content = None if body is None else json.dumps(body).encode()
     request = Request(url, content, headers, method=method)  # noqa: S310 - of two schemes
-    with read_errors(place.name, ValueError):
-        try:
-            with urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310
-                return json.load(answer)
-        except HTTPError as error:
-            said = error.read(300).decode("utf-8", "replace")
+    opener = OpenerDirector()
+    for handler in _HANDLERS:
+        opener.add_handler(handler())
+    due = perf_counter() + ANSWER_SECONDS
+    try:
+        with place.reading(ValueError, RecursionError, HTTPException):
+            try:
+                with opener.open(request, timeout=ANSWER_SECONDS) as answer:
+                    return json.loads(_content(place, answer))
+            except HTTPError as error:
+                with error:
+                    raise _refusal(place, path.partition("?")[0], error) from None
+    except CollectionError:
+        if perf_counter() < due:
+            raise
+        raise CollectionError(
+            place.name, f"the server has not answered within {ANSWER_SECONDS} s"
+        ) from None
+
+
+def _content(place: Place, answer: HTTPResponse) -> bytearray:
+    content = bytearray()
+    while piece := answer.read1(_PIECE_BYTES):
+        content += piece
+        if len(content) > LARGEST_ANSWER:
             raise CollectionError(
-                place.name, f"the server refuses {path.partition('?')[0]}: {error.code} {said}"
-            ) from error
+                place.name, f"the server answers with more than {LARGEST_ANSWER:,} bytes"
+            )
+    return content
+
+
+def _refusal(place: Place, path: str, error: HTTPError) -> CollectionError:
+    if error.code in _REDIRECTS:
+        address = shown(place.hidden(error.headers.get("Location", "")))
+        return CollectionError(
+            place.name,
+            f"the server answers {path} with {error.code}, which sends on to {address}: name the "
+            "address that answers itself",
+        )
+    said = error.read(_REFUSAL_BYTES).decode("utf-8", "replace")
+    with suppress(ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        reasons = json.loads(said)["error"]
+        said = ": ".join(reasons[name] for name in ("type", "reason") if name in reasons) or said
+    return CollectionError(
+        place.name, f"the server refuses {path}: {error.code} {shown(place.hidden(said))}"
+    )

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from swiftlet.corpora.fields import ID_FIELDS, Fields
-from swiftlet.corpora.lines import read_errors
 from swiftlet.corpora.vector_sources.columns import named
 from swiftlet.corpora.vector_sources.place import Place
 from swiftlet.corpora.vector_sources.source import (
@@ -37,7 +36,7 @@ def open_milvus(place: Place, vector_field: str | None, fields: Fields | None) -
     with extra("milvus"):
         from pymilvus import DataType, MilvusClient, MilvusException
     database, _, collection = place.path.rpartition("/")
-    with read_errors(place.name, MilvusException):
+    with place.reading(MilvusException):
         if place.scheme:
             url = f"http{'s' * place.encrypted}://{place.host}"
             client = MilvusClient(url, token=place.token, db_name=database)
@@ -45,7 +44,7 @@ def open_milvus(place: Place, vector_field: str | None, fields: Fields | None) -
             client, collection = MilvusClient(place.path), ""
         names = client.list_collections()
     name = place.one("collection", names, collection)
-    with read_errors(place.name, MilvusException):
+    with place.reading(MilvusException):
         schema = client.describe_collection(name)["fields"]
         count = int(client.query(name, output_fields=["count(*)"])[0]["count(*)"])
         metrics = {
@@ -77,12 +76,12 @@ def open_milvus(place: Place, vector_field: str | None, fields: Fields | None) -
             yield named(place.name, number, row, fields), vector
 
     def entities() -> Any:
-        with read_errors(place.name, MilvusException):
+        with place.reading(MilvusException):
             client.load_collection(name)
             found = client.query_iterator(name, batch_size=ROWS_AT_ONCE, output_fields=["*"])
         try:
             while True:
-                with read_errors(place.name, MilvusException):
+                with place.reading(MilvusException):
                     some = found.next()
                 if not some:
                     return

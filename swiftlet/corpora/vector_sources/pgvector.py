@@ -1,10 +1,9 @@
 """A table of PostgreSQL with a column of vectors."""
 
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import unquote, urlencode
 
 from swiftlet.corpora.fields import ID_FIELDS, Fields
-from swiftlet.corpora.lines import read_errors
 from swiftlet.corpora.vector_sources.columns import named
 from swiftlet.corpora.vector_sources.place import Place
 from swiftlet.corpora.vector_sources.source import (
@@ -59,12 +58,14 @@ def open_pgvector(place: Place, vector_field: str | None, fields: Fields | None)
         from psycopg.rows import dict_row
 
     def connect() -> "psycopg.Connection[Any]":
-        user = f"{place.token}@" if place.token else ""
+        user, _, password = map(unquote, place.token.partition(":"))
         options = {name: each for name, each in place.options.items() if name != "table"}
         query = f"?{urlencode(options)}" if options else ""
-        return psycopg.connect(f"postgresql://{user}{place.host}/{place.path}{query}")
+        address = f"postgresql://{place.host}/{place.path}{query}"
+        # Not in the address, which may stand in an error.
+        return psycopg.connect(address, user=user or None, password=password or None)
 
-    with read_errors(place.name, psycopg.Error), connect() as connection:
+    with place.reading(psycopg.Error), connect() as connection:
         table = place.options.get("table")
         if table is None:
             table = place.one("table", [name for (name,) in connection.execute(_TABLES)])
@@ -96,7 +97,7 @@ def open_pgvector(place: Place, vector_field: str | None, fields: Fields | None)
 
     def pairs(first: int) -> Pairs:
         with (
-            read_errors(place.name, psycopg.Error),
+            place.reading(psycopg.Error),
             connect() as connection,
             connection.cursor("vectors", row_factory=dict_row) as cursor,
         ):

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from swiftlet.corpora.fields import Fields
-from swiftlet.corpora.lines import read_errors
 from swiftlet.corpora.vector_sources.columns import named
 from swiftlet.corpora.vector_sources.place import Place
 from swiftlet.corpora.vector_sources.source import (
@@ -41,12 +40,12 @@ def open_qdrant(place: Place, vector_field: str | None, fields: Fields | None) -
         from qdrant_client import QdrantClient
         from qdrant_client.http.exceptions import ApiException
     errors = (ApiException, ValueError, RuntimeError)
-    with read_errors(place.name, *errors):
+    with place.reading(*errors):
         url = f"http{'s' * place.encrypted}://{place.host}"
         client = QdrantClient(url, api_key=place.token or None, timeout=_TIMEOUT_SECONDS)
         names = [each.name for each in client.get_collections().collections]
     name = place.one("collection", names, place.path)
-    with read_errors(place.name, *errors):
+    with place.reading(*errors):
         kinds: Any = client.get_collection(name).config.params.vectors
         count = client.count(name, exact=True).count
     field: str | None = None
@@ -69,7 +68,7 @@ def open_qdrant(place: Place, vector_field: str | None, fields: Fields | None) -
     def points() -> Any:
         offset = None
         while True:
-            with read_errors(place.name, *errors):
+            with place.reading(*errors):
                 some, offset = client.scroll(
                     name,
                     limit=ROWS_AT_ONCE,

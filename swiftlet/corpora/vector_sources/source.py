@@ -65,6 +65,8 @@ class Source:
             if self.keeps_vectors:
                 self._check(block.embeddings, row)
             row += len(block.embeddings)
+            if self.num_rows is not None and row > self.num_rows:
+                break  # of a source without end, no more is read
             yield block
         if self.num_rows is not None and row != max(first, self.num_rows):
             raise CollectionError(

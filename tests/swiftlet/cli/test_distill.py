@@ -128,7 +128,10 @@ def test_bad_options_are_refused_in_one_sentence(
 
 def test_teacher_and_texts_are_needed(minilm: Path, tmp_path: Path) -> None:
     result = swiftlet("distill", "--teacher", minilm, "--layers", "0", "--out", tmp_path / "small")
-    assert refusal(result) == "there are no texts: name queries, a corpus or both"
+    assert refusal(result) == (
+        "there are no texts: name queries (--queries), a corpus (--corpus), or both; or learn from "
+        "the passages of an index, too (--index INDEX --pairs)"
+    )
 
 
 @pytest.mark.check

@@ -2,6 +2,7 @@ import json
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
+from threading import BoundedSemaphore
 from time import perf_counter
 
 import numpy as np
@@ -11,7 +12,7 @@ import swiftlet
 from swiftlet.deadline import due_at
 from swiftlet.encoders.encoder import ModelEncoder, OnnxEncoder
 from swiftlet.encoders.opening import encoder_place, open_encoder
-from swiftlet.encoders.remote import EncoderAddress
+from swiftlet.encoders.remote import EncoderAddress, Endpoint
 from swiftlet.errors import (
     ArtefactError,
     EncoderError,
@@ -27,6 +28,7 @@ from tests.embeddings_server import (
     answer,
     answering,
     drip,
+    drip_of_head,
     embeddings,
     half,
     hang,
@@ -109,6 +111,7 @@ def test_an_answer_that_ends_in_the_middle_is_asked_for_again(
         (answer(200, "<html>", "text/html"), r"'text/html' that has no 2 embeddings: is it the ad"),
         (answer(200, '{"data": 3}'), "has no 2 embeddings"),
         (answer(200, "[" * 100_000), "has no 2 embeddings"),
+        (answer(200, "{}", Content_Encoding="gzip, gzip"), "the encoding 'gzip, gzip', which was"),
         (answer(401, '{"error": "no key"}'), r"401: 'no key'; set SWIFTLET_ENCODER_KEY to its key"),
         (answer(404, '{"detail": "no model x"}'), "answers 404: 'no model x'$"),
         (answer(307, "", Location="http://127.0.0.1:1/"), "answers 307$"),
@@ -132,7 +135,7 @@ def test_a_bad_answer_is_one_sentence(
     assert server.address in f"{refusal.value}"
 
 
-@pytest.mark.parametrize("fault", [hang, drip])
+@pytest.mark.parametrize("fault", [hang, drip, drip_of_head])
 def test_a_server_that_does_not_end_its_answer_is_left_at_the_deadline(
     server: EmbeddingsServer, encoder: ModelEncoder, fault: object
 ) -> None:
@@ -140,6 +143,20 @@ def test_a_server_that_does_not_end_its_answer_is_left_at_the_deadline(
     with pytest.raises(EncoderTimeoutError, match="in time"), due_at(perf_counter() + 0.5):
         encoder.encode(["bees"])
     assert encoder.encode(["bees"]).shape == (1, 384)
+
+
+def test_a_server_that_ends_no_answer_holds_up_a_few_threads_and_then_nothing(
+    server: EmbeddingsServer,
+) -> None:
+    asks = Endpoint(EncoderAddress.parse(server.address))
+    asks._waiting = BoundedSemaphore(2)
+    server.faults = [drip_of_head] * 2
+    for _ in range(2):
+        with pytest.raises(EncoderTimeoutError), due_at(perf_counter() + 0.2):
+            asks(["bees"], "query")
+    with pytest.raises(EncoderError, match="has not ended 64 answers"):
+        asks(["bees"], "query")
+    assert len(server.asked) <= 2
 
 
 def test_an_address_where_nothing_answers_is_refused_at_once() -> None:

@@ -10,6 +10,7 @@ from swiftlet.errors import InvalidArgumentError
 from swiftlet.evaluation.encoders import compare_encoders
 from swiftlet.types import Document
 from tests.command_line import refusal, swiftlet
+from tests.embeddings_server import answering, shipped
 
 QUERIES = {"a": "how birds find their way", "b": "eruptions of volcanoes", "c": "bread and salt"}
 
@@ -51,6 +52,24 @@ def test_the_command_prints_the_figures_and_refuses_a_depth_of_none(
     assert found.exit_code == 0, found.output
     assert "overlap@10 of their documents: " in found.stdout
     assert "milliseconds to encode a query" in " ".join(found.stdout.split())
+    plain = tmp_path / "vectors.faiss"
+    plain.write_bytes(b"IxFI")
+    refused = refusal(swiftlet("compare", plain, *names, "--queries", log))
+    assert "swiftlet adopt makes one of vectors" in refused
     assert "'--queries'" in refusal(swiftlet("compare", small_index, *names))
     with pytest.raises(InvalidArgumentError, match="top_k is 0"):
         compare_encoders(small_index, *names, QUERIES, top_k=0)
+
+
+def test_the_command_compares_functions_and_addresses(small_index: Path, tmp_path: Path) -> None:
+    log = tmp_path / "queries.jsonl"
+    log.write_text("\n".join(json.dumps({"_id": k, "text": v}) for k, v in QUERIES.items()))
+    function = "tests.swiftlet.evaluation.test_encoders:embed"
+    with answering() as server:
+        found = swiftlet("compare", small_index, function, server.address, "--queries", log)
+    assert found.exit_code == 0, found.output
+    assert "overlap@10 of their documents: 1.000" in found.stdout
+
+
+def embed(texts: list[str]) -> object:
+    return shipped().encode(texts)

@@ -9,10 +9,11 @@ import torch
 from pydantic import ValidationError
 from torch.nn import functional
 
+from swiftlet.cli.models.distill import sentence_of
 from swiftlet.corpora.vectors import Metric
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.encoders.encoder import OnnxEncoder
-from swiftlet.errors import InvalidArgumentError
+from swiftlet.errors import EmbeddingSpaceMismatch, InvalidArgumentError
 from swiftlet.index.building.adopt import adopt
 from swiftlet.index.building.build import build
 from swiftlet.index.documents.passages import encoder_text
@@ -91,7 +92,9 @@ def test_an_index_teaches_an_encoder_of_its_space_and_judges_it(own: Path, tmp_p
     assert verdict is not None
     assert verdict.overlap is None
     assert verdict.passages > 0.5
+    assert verdict.known_items is not None
     assert verdict.known_items > 0.3
+    assert not verdict.cannot_read
     assert verdict.is_good is manifest.details["verdict"]["is_good"]
 
 
@@ -126,6 +129,39 @@ def test_queries_with_the_vectors_of_a_teacher_are_learnt_beside_the_passages(
     assert outcome.verdict is not None
     assert outcome.verdict.queries == 33
     assert outcome.verdict.overlap == outcome.overlaps[0].overlap_10
+
+
+def embed(texts: list[str]) -> Embeddings:
+    return 3 * projected(texts)
+
+
+def embed_otherwise(texts: list[str]) -> Embeddings:
+    return projected(texts)[:, ::-1]
+
+
+def test_a_function_is_a_teacher_if_it_gives_the_vectors_of_the_index(
+    own: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "log.txt"
+    log.write_text("\n".join(f"where do {a} meet {b}" for a in ANIMALS for b in ANIMALS))
+    settings = Distillation(
+        index=str(own),
+        teacher="tests.training.distillation.test_pairs:embed",
+        pairs=True,
+        queries=(str(log),),
+        student=LOOKUP,
+        projection_only=True,
+    )
+    outcome = distill(settings, tmp_path / "run", progress=Listener())
+    assert outcome.verdict is not None
+    assert outcome.verdict.queries == 33
+    assert outcome.verdict.overlap is not None
+    assert outcome.verdict.overlap > 0.5
+    manifest = load_manifest(tmp_path / "run", "model")
+    assert manifest.embedding_space == read_manifest(own).embedding_space
+    other = settings.model_copy(update={"teacher": f"{settings.teacher}_otherwise"})
+    with pytest.raises(EmbeddingSpaceMismatch, match="is not of the embedding space of the index"):
+        distill(other, tmp_path / "other", progress=Listener())
 
 
 def test_passages_are_read_with_their_changes_and_none_of_a_document_held_out_is_learnt(
@@ -180,7 +216,9 @@ def test_vectors_of_any_length_teach_their_directions_unless_distances_need_the_
 def test_an_index_that_cannot_teach_is_refused(tmp_path: Path) -> None:
     few = tmp_path / "few"
     build([{"_id": "1", "text": "one"}], few, language=None)
-    with pytest.raises(TrainingDataError, match="has 1 different passages with a text"):
+    with pytest.raises(
+        TrainingDataError, match=r"has 1 different .* add documents to the index, or"
+    ):
         read_pairs(few, read_manifest(few, "index"), 0)
 
 
@@ -192,12 +230,33 @@ def test_an_index_that_cannot_teach_is_refused(tmp_path: Path) -> None:
         ({"index": "i", "corpora": ("c",)}, "learns from the index's own texts: leave out"),
         ({"index": "i", "student": "lookup"}, "or name a teacher"),
         ({"teacher": "t", "pairs": True}, "pairs needs an index"),
+        ({"teacher": "m:f", "queries": ("log",)}, "the teacher m:f has no layers to keep: name a"),
         ({"index": "i", "project": False, "projection_only": True}, "needs a projection"),
     ],
 )
 def test_what_cannot_be_learnt_is_refused(settings: dict[str, object], expected: str) -> None:
     with pytest.raises(ValidationError, match=expected):
         Distillation(**settings)  # type: ignore[arg-type]
+
+
+def test_what_is_not_measured_has_no_figure_and_unknown_tokens_are_a_reason(
+    tmp_path: Path,
+) -> None:
+    index = tmp_path / "index"
+    random = np.random.default_rng(0)
+    texts = ["".join(map(chr, random.integers(0x4E00, 0x9000, 20))) for _ in range(30)]
+    rows = [{"_id": f"{n}", "text": text} for n, text in enumerate(texts)]
+    vectors = random.normal(size=(30, 8)).astype(np.float32)
+    adopt(vectors, index, texts=rows, language=None)
+    settings = Distillation(index=str(index), student=LOOKUP, projection_only=True)
+    verdict = distill(settings, tmp_path / "run", progress=Listener()).verdict
+    assert verdict is not None
+    assert verdict.known_items is None
+    assert "known_items" not in load_manifest(tmp_path / "run", "model").details["verdict"]
+    assert verdict.cannot_read
+    sentence = sentence_of(verdict)
+    assert "nDCG@10 is not measured, since no sentence or title with two words" in sentence
+    assert ("name a --student that reads their language" in sentence) != verdict.is_good
 
 
 def test_a_verdict_believes_the_own_query_encoder_and_asks_for_more_queries() -> None:
