@@ -332,12 +332,17 @@ def check_embedding_space(name: str, embedding_space: str, dim: int, index: Mani
 
     :raises EmbeddingSpaceMismatch: When the embedding spaces or the dimensions differ.
     """
-    if (embedding_space, dim) != (index.embedding_space, index.dim):
+    by = index.details.get("encoder", index.details.get("name", ""))
+    made = f" (by the encoder {by!r})" if by else ""
+    if dim != index.dim:
         raise EmbeddingSpaceMismatch(
-            f"{name} is of the embedding space {embedding_space[:12]} with {dim} dimensions, but "
-            f"the documents are in {index.embedding_space[:12]} with {index.dim} (by the encoder "
-            f"{index.details.get('encoder', index.details.get('name', ''))!r}): name one that is "
+            f"{name} gives {dim} numbers, the index has {index.dim}{made}: name one that is "
             "trained for this space"
+        )
+    if embedding_space != index.embedding_space:
+        raise EmbeddingSpaceMismatch(
+            f"{name} is of the embedding space {embedding_space[:12]}, but the documents are in "
+            f"{index.embedding_space[:12]}{made}: name one that is trained for this space"
         )
 
 

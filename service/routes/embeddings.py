@@ -28,6 +28,7 @@ from service.wire.requests import RequestFields, RequestModel
 from swiftlet.deadline import due_at
 from swiftlet.encoders.encoder import OnnxEncoder, Role
 from swiftlet.encoders.function import FunctionEncoder
+from swiftlet.encoders.missing import NO_MODEL
 from swiftlet.errors import InvalidArgumentError, QueryError
 from swiftlet.search.stages.query import Encode, Tokenise
 from swiftlet.text import check_query
@@ -86,6 +87,8 @@ def embeddings_router(service: Service) -> APIRouter:
     async def embeddings(asked: EmbeddingRequest, request: Request) -> Response:
         """Embed texts with the query encoder, as OpenAI's route of this name does."""
         loaded, context = service.state.loaded, request.state.context
+        if not loaded.searcher.has_encoder:
+            raise InvalidArgumentError(NO_MODEL)
         dim = loaded.searcher.encoder.dim
         if asked.dimensions not in (None, dim):
             raise InvalidRequestError(

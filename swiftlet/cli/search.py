@@ -86,7 +86,7 @@ def _numbers(path: Path) -> Any:
         if path.suffix == ".npy":
             return np.squeeze(np.load(path, allow_pickle=False))
         return json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, EOFError, ValueError, RecursionError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InvalidArgumentError(
             f"{path} is neither a .npy file nor a list of numbers in JSON: {reason}"

@@ -33,6 +33,7 @@ SAME_COSINE = 0.999
 
 BATCH_TEXTS = 32
 _STORED = np.dtype("<f2")
+_FEWEST_DIFFERING, _SHOWN_WIDTHS = 2, 3
 _MOST_SECONDS = 3600.0
 
 
@@ -179,7 +180,7 @@ class FunctionEncoder:
             found = np.empty(0, np.float32)
         width = self.dim or (found.shape[1] if found.ndim == 2 else 0)
         if not width or found.shape != (len(texts), width):
-            what = f"of shape {found.shape}" if found.size else f"that are {shown(given)}"
+            what = f"of shape {found.shape}" if found.size else _widths(given)
             expected = f"{len(texts)} of {width or 'equally many'} numbers"
             raise EncoderError(
                 f"the encoder {self._name} gives embeddings {what}, but {expected} are expected"
@@ -193,6 +194,16 @@ class FunctionEncoder:
             )
         wanted: Embeddings = (found / lengths).astype(np.float32) if self.normalises else found
         return wanted
+
+
+def _widths(given: object) -> str:
+    """What a message calls embeddings that are no array: their widths, if these differ."""
+    rows = given if isinstance(given, list | tuple) else ()
+    widths = list(dict.fromkeys(len(row) for row in rows if isinstance(row, list | np.ndarray)))
+    if len(widths) < _FEWEST_DIFFERING:
+        return f"that are {shown(given)}"
+    more = ", …" if len(widths) > _SHOWN_WIDTHS else ""
+    return f"that have {', '.join(map(str, widths[:_SHOWN_WIDTHS]))}{more} numbers"
 
 
 class InTurn:

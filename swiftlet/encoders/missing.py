@@ -12,6 +12,12 @@ NO_ENCODER = (
     "--encoder (in the service by SWIFTLET_ENCODER), or make one by swiftlet distill --index INDEX"
 )
 
+NO_MODEL = (
+    "the index was made of vectors without an encoder, so this service has no model of embeddings: "
+    "name an encoder of these vectors with --encoder (in the service by SWIFTLET_ENCODER), or make "
+    "one by swiftlet distill --index INDEX"
+)
+
 
 class MissingEncoder:
     """Refuses every text."""

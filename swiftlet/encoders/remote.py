@@ -1,6 +1,7 @@
 """An encoder on a server that answers `/v1/embeddings` as OpenAI's API does."""
 
 import json
+import logging
 import os
 import time
 from collections.abc import Mapping
@@ -17,6 +18,8 @@ from swiftlet.encoders.encoder import Role
 from swiftlet.errors import EncoderError, EncoderTimeoutError, InvalidArgumentError, shown
 from swiftlet.extras import extra
 
+logger = logging.getLogger(__name__)
+
 KEY_VARIABLE = "SWIFTLET_ENCODER_KEY"
 """The variable with the key of the address that a command names."""
 
@@ -27,8 +30,10 @@ _OPTIONS = ("model", "query_prompt", "passage_prompt", "query_type", "passage_ty
 _FEWEST_TOKENS, _MOST_TOKENS = 16, 1 << 17
 _PATIENCE_SECONDS, _REQUEST_SECONDS = 300.0, 120.0
 _FIRST_PAUSE_SECONDS, _LAST_PAUSE_SECONDS = 0.25, 16.0
+_NOTED_SECONDS = 3.0
 _MOST_BYTES = 1 << 24
 _MOST_WAITING = 64
+_MOVED = range(300, 400)
 _BUSY = {429, 500, 502, 503, 504}
 
 
@@ -123,7 +128,8 @@ class Endpoint:
     """Asks an address for the embeddings of texts, over connections that stay open. Thread-safe.
 
     What an address refuses because it is busy is asked again, later each time and not before the
-    time of `Retry-After`, for five minutes, or until the deadline of a search.
+    time of `Retry-After`, for five minutes, or until the deadline of a search. The first wait of
+    more than three seconds is logged.
     """
 
     def __init__(self, address: EncoderAddress) -> None:
@@ -141,7 +147,7 @@ class Endpoint:
             headers["Authorization"] = f"Bearer {address.key}"
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
         self._client = httpx.Client(headers=headers, limits=limits)
-        self._has_answered = False
+        self._has_answered = self._is_noted = False
         self._waiting = BoundedSemaphore(_MOST_WAITING)
 
     def __call__(self, texts: list[str], role: Role | None) -> list[Any]:
@@ -156,7 +162,8 @@ class Endpoint:
         if (kind := self._address.option(f"{role}_type")) is not None:
             body["input_type"] = kind
         content = json.dumps(body).encode()
-        due = perf_counter() + min(_PATIENCE_SECONDS, seconds_left())
+        began = perf_counter()
+        due = began + min(_PATIENCE_SECONDS, seconds_left())
         pause_seconds = _FIRST_PAUSE_SECONDS
         while True:
             wait_seconds, problem = pause_seconds, ""
@@ -176,6 +183,10 @@ class Endpoint:
             wait_seconds = max(pause_seconds, retry_after_seconds(headers.get("retry-after", "")))
             if perf_counter() + wait_seconds > due:
                 raise EncoderError(f"{problem}; it was asked again until there was no time left")
+            if not self._is_noted and perf_counter() + wait_seconds > began + _NOTED_SECONDS:
+                self._is_noted = True
+                most = due - began
+                logger.warning("%s; it is asked again, for at most %.0f seconds", problem, most)
             time.sleep(wait_seconds)
             pause_seconds = min(2 * pause_seconds, _LAST_PAUSE_SECONDS)
 
@@ -253,7 +264,7 @@ class Endpoint:
             kind = self._hidden(headers.get("content-type", "no type"))
             raise EncoderError(
                 f"the encoder {self._name} answers with {shown(kind)} that has no {count} "
-                f"embeddings: is it the address of an OpenAI-compatible API, such as {SHAPE}?"
+                f"embeddings; {self._hint}"
             ) from error
         if len(rows) != count or len(found) != count:
             raise EncoderError(
@@ -270,11 +281,21 @@ class Endpoint:
                 reason += f", since the one in {KEY_VARIABLE} is not it"
             else:
                 reason += ", and name the address: an index's own address gets no key"
+        if status in {HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED} or status in _MOVED:
+            reason += f"; {self._hint}"
         return EncoderError(f"the encoder {self._name} answers {status}{reason}")
 
     def _hidden(self, text: str) -> str:
         """What a server says without the key, which it may repeat."""
         return text.replace(self._address.key, "…") if self._address.key else text
+
+    @property
+    def _hint(self) -> str:
+        """The likely mistake where another page or none answers."""
+        return (
+            f"{self._address.url}{_ROUTE} was asked: is it the address of an OpenAI-compatible "
+            f"API, which mostly ends in /v1, such as {SHAPE}?"
+        )
 
 
 def _reason(answer: str) -> str:

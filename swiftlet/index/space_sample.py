@@ -10,12 +10,11 @@ from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from swiftlet.errors import CorruptIndexError
 from swiftlet.index.directory import DOCUMENTS_FILE
 from swiftlet.index.documents.passages import encoder_text
 from swiftlet.index.documents.store import DocumentStore
+from swiftlet.index.vectors.saved_array import read_array
 from swiftlet.index.vectors.vector_index import Mask, Rows
 from swiftlet.manifest import load_manifest
 from swiftlet.publication import save_array
@@ -60,7 +59,7 @@ def merged_sample(
     :param texts: Those of the passages of the new base; read only if rows are missing.
     :param vectors: Those of the new base (n, dim).
     """
-    rows, exact = read_sample(index)
+    rows, exact = read_sample(index, len(kept), vectors.shape[1])
     stay = kept[rows]
     rows, exact = (np.cumsum(kept) - 1)[rows[stay]], exact[stay]
     if len(rows) < min(_FEWEST_ROWS, len(vectors)):
@@ -69,18 +68,14 @@ def merged_sample(
     return write_sample(directory, rows, exact)
 
 
-def read_sample(index: Path) -> tuple[Rows, Embeddings]:
+def read_sample(index: Path, passages: int, dim: int) -> tuple[Rows, Embeddings]:
     """The passage numbers (n,) and the vectors (n, dim) of an index's sample.
 
+    :param passages: How many the index has.
     :raises CorruptIndexError: When the file is none.
     """
-    try:
-        sample = np.load(index / SPACE_FILE, allow_pickle=False)
-        rows: NDArray[np.int64] = sample["row"]
-        vectors: Embeddings = sample["embedding"]
-    except (OSError, ValueError, IndexError) as error:
-        raise CorruptIndexError(f"{index / SPACE_FILE} is damaged: {error}") from error
-    return rows, np.ascontiguousarray(vectors)
+    sample = read_array(index / SPACE_FILE, _fields(dim), passages)
+    return sample["row"], np.ascontiguousarray(sample["embedding"])
 
 
 def space_sample(index: Path) -> tuple[list[str], Embeddings]:
@@ -93,8 +88,8 @@ def space_sample(index: Path) -> tuple[list[str], Embeddings]:
     manifest = load_manifest(index, "index")
     if SPACE_FILE not in manifest.files:
         return [], np.empty((0, manifest.width), np.float32)
-    rows, vectors = read_sample(index)
     with closing(DocumentStore(index / DOCUMENTS_FILE)) as store:
+        rows, vectors = read_sample(index, store.num_passages, manifest.width)
         found = store.passages(rows.tolist())
     texts = [encoder_text(each.title, each.passage.text) for each in found]
     filled = np.array([bool(text.strip()) for text in texts], np.bool)

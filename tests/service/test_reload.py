@@ -59,7 +59,7 @@ def move_to_another_space(index: Path) -> None:
 BROKEN = {
     kill_the_build: ("bad_manifest", "has no manifest.json"),
     flip_a_byte: ("corrupt_file", "passage_to_document.npy has been altered"),
-    move_to_another_space: ("other_embedding_space", "is of the embedding space"),
+    move_to_another_space: ("other_embedding_space", "numbers, the index has 128 "),
     shutil.rmtree: ("bad_manifest", "is not a directory"),
 }
 

@@ -56,7 +56,6 @@ def test_it_finds_by_an_embedding_by_words_and_by_both(service: httpx.Client) ->
         ("/search", {"query": "honey", "mode": "dense"}, "query"),
         ("/search", {"query": "honey", "mode": "hybrid"}, "query"),
         ("/search/batch", {"queries": ["honey", "bread"], "mode": "dense"}, "queries[0]"),
-        ("/v1/embeddings", {"input": "honey"}, None),
         ("/search", {"query": "honey", "highlight": "sentence"}, None),
     ],
 )
@@ -67,6 +66,14 @@ def test_a_text_that_needs_an_encoder_is_refused_with_the_ways_out(
     assert (answer.status_code, answer.json().get("field")) == (422, field)
     for way in ("give the embedding", "SWIFTLET_ENCODER", "swiftlet distill --index"):
         assert way in answer.json()["detail"]
+
+
+def test_no_model_of_embeddings_is_said_without_advice_for_searches(service: httpx.Client) -> None:
+    answer = service.post("/v1/embeddings", json={"input": "honey"})
+    assert answer.status_code == 422
+    detail = answer.json()["detail"]
+    assert "has no model of embeddings: name an encoder" in detail
+    assert "search by words" not in detail
 
 
 def test_an_embedding_of_another_width_is_refused(service: httpx.Client) -> None:

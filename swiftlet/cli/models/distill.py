@@ -208,8 +208,8 @@ def sentence_of(verdict: "Verdict") -> str:
     found = f"of the 10 nearest passages of a held-out passage it finds {verdict.passages:.0%}; "
     if verdict.known_items is None:
         found += (
-            "nDCG@10 is not measured, since no sentence or title with two words, and a space "
-            "between them, was held out"
+            "nDCG@10 is not measured (no sentence or title of two words with a space between them "
+            "was held out)"
         )
     else:
         found += (

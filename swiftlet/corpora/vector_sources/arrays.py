@@ -14,13 +14,13 @@ from swiftlet.corpora.fields import Fields
 from swiftlet.corpora.lines import read_errors
 from swiftlet.corpora.vector_sources.place import Place
 from swiftlet.corpora.vector_sources.source import (
-    ROWS_AT_ONCE,
     Source,
     as_float32,
     bad_row,
     checked_dim,
     chosen,
     numbered_rows,
+    rows_at_once,
     wrong_width,
 )
 from swiftlet.corpora.vectors import VectorBlock
@@ -60,8 +60,9 @@ def of_array(array: Array, name: str) -> Source:
     count, dim = _shape(array.shape, array.dtype, name)
 
     def read(first: int) -> Iterator[VectorBlock]:
-        for start in range(first, count, ROWS_AT_ONCE):
-            part = array[start : start + ROWS_AT_ONCE]
+        step = rows_at_once(dim)
+        for start in range(first, count, step):
+            part = array[start : start + step]
             if part.dtype.names:
                 _check_widths(name, start, part["width"], dim)
                 part = part["vector"]
@@ -144,8 +145,9 @@ def _of_archive(path: Path, vector_field: str | None) -> Source:
         ):
             _head(file)
             file.seek(first * dim * kind.itemsize, 1)
-            for start in range(first, count, ROWS_AT_ONCE):
-                rows = min(ROWS_AT_ONCE, count - start)
+            step = rows_at_once(dim)
+            for start in range(first, count, step):
+                rows = min(step, count - start)
                 flat = np.frombuffer(file.read(rows * dim * kind.itemsize), kind)
                 block = as_float32(flat.reshape(rows, dim))
                 yield VectorBlock(numbered_rows(start, rows), block)

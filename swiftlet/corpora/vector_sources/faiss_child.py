@@ -14,7 +14,7 @@ from typing import Any
 import faiss
 import numpy as np
 
-_ROWS_AT_ONCE, _ALLOWED_BYTES = 1_000, 1 << 26
+_NUMBERS_AT_ONCE, _ALLOWED_BYTES = 1 << 22, 1 << 26
 _METRICS = {faiss.METRIC_INNER_PRODUCT: "inner_product", faiss.METRIC_L2: "l2"}
 _NAMES = {
     number: name.removeprefix("METRIC_")
@@ -157,8 +157,9 @@ def _main(path: Path, first: int | None) -> None:
             vectors(index, ids, 0, 1)
         out.write(b"1")
         return
-    for start in range(first, index.ntotal, _ROWS_AT_ONCE):
-        some = vectors(index, ids, start, min(_ROWS_AT_ONCE, index.ntotal - start))
+    step = max(1, _NUMBERS_AT_ONCE // index.d)
+    for start in range(first, index.ntotal, step):
+        some = vectors(index, ids, start, min(step, index.ntotal - start))
         out.write(np.ascontiguousarray(some, "<f4").tobytes())
 
 

@@ -18,6 +18,7 @@ from swiftlet.corpora.vector_sources.source import (
     Source,
     checked_dim,
     numbered_rows,
+    rows_at_once,
 )
 from swiftlet.corpora.vectors import VectorBlock
 from swiftlet.errors import CollectionError
@@ -74,9 +75,10 @@ def open_faiss(
                 rows = _rows(labels, start, min(ROWS_AT_ONCE, count - start))
                 yield VectorBlock(rows, np.empty((len(rows), 0), np.float32))
             return
+        step = rows_at_once(dim)
         with _child(path, first) as out:
-            for start in range(first, count, ROWS_AT_ONCE):
-                rows = _rows(labels, start, min(ROWS_AT_ONCE, count - start))
+            for start in range(first, count, step):
+                rows = _rows(labels, start, min(step, count - start))
                 content = out.read(4 * dim * len(rows))
                 if len(content) < 4 * dim * len(rows):
                     raise CollectionError(

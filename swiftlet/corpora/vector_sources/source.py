@@ -4,6 +4,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from swiftlet.corpora.vectors import Metric, VectorBlock
 from swiftlet.errors import CollectionError, shown
 from swiftlet.types import Embeddings
 
-ROWS_AT_ONCE = 1_000
+ROWS_AT_ONCE, _NUMBERS_AT_ONCE = 1_000, 1 << 22
 
 Row = Mapping[str, Any]
 Read = Callable[[int], Iterator[VectorBlock]]
@@ -28,6 +29,9 @@ Pairs = Generator[tuple[Row, Any], None, None]
 
 WIDEST = 1 << 16
 """The most numbers of a vector."""
+
+TOO_LARGE = 1e17
+"""Sums of squares of larger numbers may be beyond a float32: a search takes none either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +76,11 @@ class Source:
     def _check(self, embeddings: Embeddings, first: int) -> None:
         if embeddings.shape[1] != self.dim:
             raise wrong_width(self.name, first, embeddings.shape[1], self.dim)
-        good = np.isfinite(embeddings).all(axis=1) & (embeddings != 0).any(axis=1)
+        largest = np.abs(embeddings).max(axis=1)
+        good = (largest > 0) & (largest < TOO_LARGE)
         if not good.all():
             place = int(np.argmin(good))
-            is_finite = np.isfinite(embeddings[place]).all()
-            problem = "is zero" if is_finite else "has a number that is not finite"
-            raise bad_row(self.name, first + place, f"the vector {problem}")
+            raise bad_row(self.name, first + place, f"the vector {problem_of(embeddings[place])}")
 
     def with_rows(self, rows: Callable[[VectorBlock, int], Sequence[Row]]) -> "Source":
         """The same vectors with other rows, from a block and the number of its first row."""
@@ -95,6 +98,16 @@ def bad_row(name: str, row: int, problem: str) -> CollectionError:
     return CollectionError(name, f"row {row + 1:,}: {problem}")
 
 
+def problem_of(vector: Embeddings) -> str:
+    """Why a vector (dim,) cannot be compared with others; "" if it can."""
+    largest = np.abs(vector).max(initial=0)
+    if not np.isfinite(largest):
+        return "has a number that is not finite"
+    if largest >= TOO_LARGE:
+        return f"has a number beyond {TOO_LARGE:g}, the most that is compared"
+    return "" if largest else "is zero"
+
+
 def wrong_width(name: str, row: int, found: int, expected: int) -> CollectionError:
     """The error about a vector of another width."""
     return bad_row(name, row, f"the vector has {found:,} numbers where {expected:,} are expected")
@@ -110,6 +123,11 @@ def checked_dim(name: str, dim: int) -> int:
             name, f"the vectors have {dim:,} numbers where 1 to {WIDEST:,} are expected"
         )
     return dim
+
+
+def rows_at_once(dim: int) -> int:
+    """The rows of a block of vectors (n, dim): fewer than `ROWS_AT_ONCE` where they are wide."""
+    return max(1, min(ROWS_AT_ONCE, _NUMBERS_AT_ONCE // dim))
 
 
 def numbered_rows(first: int, count: int) -> list[dict[str, str]]:
@@ -142,7 +160,7 @@ def of_pairs(
 
     def read(first: int) -> Iterator[VectorBlock]:
         found = pairs(first)
-        while some := list(islice(found, ROWS_AT_ONCE)):
+        while some := list(islice(found, rows_at_once(dim))):
             embeddings = np.empty((len(some), dim), np.float32)
             for place, (_, value) in enumerate(some):
                 vector = _vector(name, first + place, value)
@@ -162,13 +180,19 @@ def _vector(name: str, row: int, value: Any) -> Embeddings:
     """
     if value is None:
         raise bad_row(name, row, "it has no vector")
-    try:
-        numbers = np.asarray(value)
-        if numbers.ndim == 1 and len(numbers) and numbers.dtype.kind in "fiu":
-            return as_float32(numbers)
-    except ValueError:  # lists of several lengths
-        pass
+    # NumPy would make a text of each number beside a text, as long as the longest one.
+    if not isinstance(value, list | tuple) or all(map(_is_number, {*map(type, value)})):
+        try:
+            numbers = np.asarray(value)
+            if numbers.ndim == 1 and len(numbers) and numbers.dtype.kind in "fiu":
+                return as_float32(numbers)
+        except (ValueError, OverflowError):  # no list, and whole numbers of hundreds of digits
+            pass
     raise bad_row(name, row, f"there is {shown(value)}, not a list of numbers")
+
+
+def _is_number(kind: type) -> bool:
+    return issubclass(kind, Real) and not issubclass(kind, bool)
 
 
 def chosen(

@@ -37,6 +37,8 @@ _BLOCK_ROWS = 16_384
 _EXPORTED = ("passage_id", "document_id", "start", "end")
 """What the rows of `export_vectors` have: they are passages, with their places in the document."""
 _BETWEEN = "\n\n"
+_FARTHEST, _LARGEST_PLACE = 1 << 53, (1 << 63) - 1  # integers of JSON's readers, and of SQLite
+_MOST_BLANK = 1_000_000
 _NEAR_UNIT = 0.1
 """How far codes may take the length of a normalised vector from 1."""
 
@@ -294,7 +296,8 @@ class Adopted(EncodedCorpus):
             return None, None
         rest.pop("passage_id", None)
         span = _taken(rest, "start"), _taken(rest, "end")
-        if not all(isinstance(each, int) for each in span) or not 0 <= span[0] <= span[1]:
+        is_whole = all(isinstance(each, int) for each in span)
+        if not is_whole or not 0 <= span[0] <= span[1] <= _FARTHEST:
             raise LineError(f"the passage is from {shown(span[0])} to {shown(span[1])}")
         return span
 
@@ -326,6 +329,8 @@ def _place(rest: dict[str, Any], name: str) -> int | float | str:
     place = _taken(rest, name)
     if not isinstance(place, int | float | str):
         raise LineError(f"{shown(name)} is {shown(place)}, but a number that orders is expected")
+    if isinstance(place, int) and abs(place) > _LARGEST_PLACE:
+        raise LineError(f"{shown(name)} is {shown(place)}, beyond what orders: 2^63 - 1")
     return place
 
 
@@ -336,8 +341,14 @@ def _taken(rest: dict[str, Any], name: str) -> Any:
 
 
 def _joined(rows: Sequence[tuple[int | None, int | None, str]]) -> tuple[str, tuple[Span, ...]]:
-    """The text of a document, and where its passages lie in it."""
-    if all(start is not None and end == start + len(text) for start, end, text in rows):
+    """The text of a document, and where its passages lie in it.
+
+    They lie where their rows say, unless these disagree or the text would be mostly blank.
+    """
+    most = _MOST_BLANK + 2 * sum(len(text) for _, _, text in rows)
+    if all(
+        start is not None and end == start + len(text) and end < most for start, end, text in rows
+    ):
         text = _laid_out([(start or 0, each) for start, _, each in rows])
         if all(text[start:end] == each for start, end, each in rows):
             return text, tuple((start or 0, end or 0) for start, end, _ in rows)

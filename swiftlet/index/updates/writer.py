@@ -14,6 +14,7 @@ import numpy as np
 from swiftlet.corpora.lines import SkippedLines
 from swiftlet.corpora.records import EMBEDDING
 from swiftlet.corpora.rows import Corpus, documents_of
+from swiftlet.corpora.vector_sources.source import problem_of
 from swiftlet.encoders.encoder import ModelEncoder
 from swiftlet.encoders.encoding import encode_texts
 from swiftlet.encoders.function import FunctionEncoder
@@ -193,15 +194,14 @@ def changes_of(
 
 def _own_embedding(document: EmbeddedDocument, row: int, manifest: Manifest) -> Embeddings:
     """The embedding (1, width) that a document came with, as the index compares it."""
-    with np.errstate(over="ignore"):  # beyond single precision, it is infinite
-        found = np.asarray(document.embedding, np.float32)
-    problem = ""
+    try:
+        with np.errstate(over="ignore"):  # beyond single precision, it is infinite
+            found = np.asarray(document.embedding, np.float32)
+    except OverflowError:  # a whole number of hundreds of digits
+        found = np.full(len(document.embedding), np.inf, np.float32)
+    problem = problem_of(found)
     if len(found) != manifest.width:
         problem = f"has {len(found):,} numbers where {manifest.width:,} are expected"
-    elif not np.isfinite(found).all():
-        problem = "has a number that is not finite"
-    elif not found.any():
-        problem = "is zero"
     if problem:
         name = shown(document.document_id)
         raise CollectionError("the documents", f"the embedding of {name} {problem}", row)

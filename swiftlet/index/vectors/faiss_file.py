@@ -12,6 +12,7 @@ from swiftlet.errors import CorruptIndexError
 from swiftlet.index.vectors.faiss_index import FaissIndex, read_faiss
 from swiftlet.index.vectors.faiss_library import faiss
 from swiftlet.index.vectors.faiss_search import Lists
+from swiftlet.index.vectors.saved_array import read_array
 from swiftlet.index.vectors.vector_index import Mask, RestrictedIndex, Rows
 from swiftlet.publication import save_array, storage_errors
 from swiftlet.types import Embeddings
@@ -67,12 +68,7 @@ class FaissFile(FaissIndex):
     @override
     def load(cls, path: Path) -> "FaissFile":
         found = cls(read_faiss(path))
-        numbers = path.with_name(ROWS_FILE)
-        try:
-            places = np.load(numbers, allow_pickle=False)
-        except (OSError, ValueError) as error:
-            raise CorruptIndexError(f"{numbers} is damaged: {error}") from error
-        found.take(path, places)
+        found.take(path, read_array(path.with_name(ROWS_FILE), np.dtype("<i8")))
         return found
 
     @classmethod

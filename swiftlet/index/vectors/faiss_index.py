@@ -45,7 +45,7 @@ SCANNED_UP_TO = 2_000_000
 The codes are in one list all the same, because FAISS filters lists only.
 """
 
-_FEWEST_CODED = 18
+_FEWEST_CODED, _MOST_CODED = 18, 8_192
 _MOST_LISTS = 65_536
 _PCA_ROWS = 65_536
 _BOUNDS, _ALLOWED_BYTES = Lock(), 1 << 26
@@ -95,7 +95,9 @@ class FaissIndex(Engine):
         """
         if num_passages <= EXACT_UP_TO:
             return "Flat"
-        if dim < _FEWEST_CODED:  # such short codes do not give back every passage
+        # Codes that are too short do not give back every passage; the principal components of
+        # wide ones take a table of width · width numbers.
+        if not _FEWEST_CODED <= dim <= _MOST_CODED:
             return "SQ8"
         codes = max(1, dim // 6)
         lists = 1

@@ -97,6 +97,19 @@ def test_a_busy_server_is_asked_again_when_it_says(
     assert len(server.asked) == 3
 
 
+def test_a_long_wait_is_said_once(
+    server: EmbeddingsServer,
+    encoder: ModelEncoder,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("swiftlet.encoders.remote._NOTED_SECONDS", 0.1)
+    server.faults = [answer(429, '{"error": "slow down"}')] * 2
+    encoder.encode(["bees"])
+    (said,) = caplog.messages
+    assert "answers 429: 'slow down'; it is asked again, for at most 300 seconds" in said
+
+
 def test_an_answer_that_ends_in_the_middle_is_asked_for_again(
     server: EmbeddingsServer, encoder: ModelEncoder
 ) -> None:
@@ -109,17 +122,26 @@ def test_an_answer_that_ends_in_the_middle_is_asked_for_again(
     [
         (answer(429, '{"error": {"message": "slow down"}}'), r"429: 'slow down'; it was asked aga"),
         (answer(503, "{}", Retry_After=10_000), r"503.*no time left"),
-        (answer(200, "<html>", "text/html"), r"'text/html' that has no 2 embeddings: is it the ad"),
+        (
+            answer(200, "<html>", "text/html"),
+            r"'text/html' that has no 2 emb.*, which mostly ends in /v1, ",
+        ),
         (answer(200, '{"data": 3}'), "has no 2 embeddings"),
         (answer(200, "[" * 100_000), "has no 2 embeddings"),
         (answer(200, "{}", Content_Encoding="gzip, gzip"), "the encoding 'gzip, gzip', which was"),
         (answer(401, '{"error": "no key"}'), r"401: 'no key'; set SWIFTLET_ENCODER_KEY to its key"),
-        (answer(404, '{"detail": "no model x"}'), "answers 404: 'no model x'$"),
-        (answer(307, "", Location="http://127.0.0.1:1/"), "answers 307$"),
+        (
+            answer(404, '{"detail": "no model x"}'),
+            r"answers 404: 'no model x'; .*/v1/embeddings was asked: is",
+        ),
+        (
+            answer(307, "", Location="http://127.0.0.1:1/"),
+            "answers 307; .*/v1/embeddings was asked: is it the address",
+        ),
         (embeddings([1.0] * 384), "has no 2 embeddings"),
         (embeddings(*[[1.0] * 384] * 3), "gives 3 embeddings for 2 texts"),
         (embeddings([1.0] * 3, [1.0] * 3), r"of shape \(2, 3\), but 2 of 384 numbers are expected"),
-        (embeddings([1.0] * 384, [1.0] * 3), "but 2 of 384 numbers are expected"),
+        (embeddings([1.0] * 384, [1.0] * 3), "that have 384, 3 numbers, but 2 of 384 numbers are"),
         (embeddings(["a"] * 384, ["b"] * 384), "but 2 of 384 numbers are expected"),
         (embeddings([1.0] * 384, [float("nan")] * 384), "not finite, for the text 'honey'"),
         (embeddings([1.0] * 384, [0.0] * 384), "is zero, for the text 'honey'"),

@@ -58,7 +58,7 @@ def test_an_encoder_that_gives_other_vectors_is_refused_with_the_cosines(
     refused = rf"cosines of -?\d\.\d+ on average and -?\d\.\d+ at least .* expected; {reason}"
     with pytest.raises(EmbeddingSpaceMismatch, match=refused):
         swiftlet.open(adopted, encoder=lambda texts: change(shipped_encoder.encode, texts))
-    with pytest.raises(EmbeddingSpaceMismatch, match="with 3 dimensions, but the documents"):
+    with pytest.raises(EmbeddingSpaceMismatch, match="gives 3 numbers, the index has 384: "):
         swiftlet.open(adopted, encoder=lambda texts: np.ones((len(texts), 3)))
 
 

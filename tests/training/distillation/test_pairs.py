@@ -255,7 +255,7 @@ def test_what_is_not_measured_has_no_figure_and_unknown_tokens_are_a_reason(
     assert "known_items" not in load_manifest(tmp_path / "run", "model").details["verdict"]
     assert verdict.cannot_read
     sentence = sentence_of(verdict)
-    assert "nDCG@10 is not measured, since no sentence or title with two words" in sentence
+    assert "nDCG@10 is not measured (no sentence or title of two words" in sentence
     assert ("name a --student that reads their language" in sentence) != verdict.is_good
 
 

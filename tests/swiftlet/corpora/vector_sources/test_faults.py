@@ -1,6 +1,7 @@
 """Bad vectors of every reader: one sentence with the row, and what is expected."""
 
 import json
+import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,32 @@ def test_a_vector_that_is_zero_or_not_finite_is_named(
         read(write(tmp_path, kind, vectors))
 
 
+@pytest.mark.parametrize("number", [1e17, -1e30])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_number_whose_square_overflows_is_refused(
+    kind: str, number: float, tmp_path: Path
+) -> None:
+    vectors = VECTORS[:9].copy()
+    vectors[7, 1] = number
+    with pytest.raises(CollectionError, match=r"row 8: the vector has a number beyond 1e\+17"):
+        read(write(tmp_path, kind, vectors))
+
+
+@pytest.mark.parametrize("value", ["x" * 1_000_000, True, 10**400, None])
+def test_one_value_that_is_no_number_costs_no_memory_for_each(value: Any, tmp_path: Path) -> None:
+    path = tmp_path / "vectors.jsonl"
+    rows = [{"id": each, "v": [0.5] * 5_000} for each in "ab"]
+    rows[1]["v"] = [value, *[0.5] * 4_999]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    tracemalloc.start()
+    try:
+        with pytest.raises(CollectionError, match=r"row 2: there is .*, not a list of numbers"):
+            read(path)
+        assert tracemalloc.get_traced_memory()[1] < 50_000_000
+    finally:
+        tracemalloc.stop()
+
+
 @pytest.mark.parametrize("kind", [".fvecs", ".jsonl", ".parquet"])
 @pytest.mark.parametrize("row", [7, 1_203])
 def test_a_vector_of_another_width_is_named(kind: str, row: int, tmp_path: Path) -> None:
@@ -127,6 +154,13 @@ def test_numbers_of_other_kinds_become_floats(kind: Any, tmp_path: Path) -> None
     (block,) = read(tmp_path / "vectors.npy")
     np.testing.assert_array_equal(block.embeddings, numbers.astype(np.float32))
     assert [row["id"] for row in block.rows] == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("kind", [".npy", ".npz", ".fvecs"])
+def test_wide_vectors_come_in_smaller_blocks(kind: str, tmp_path: Path) -> None:
+    vectors = np.ones((100, 1 << 16), np.float32)
+    blocks = [len(each.rows) for each in read(write(tmp_path, kind, vectors))]
+    assert blocks == [64, 36]
 
 
 def test_several_arrays_and_columns_need_a_choice(tmp_path: Path) -> None:

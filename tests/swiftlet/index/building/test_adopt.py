@@ -1,5 +1,6 @@
 import contextlib
 import json
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -222,6 +223,49 @@ def test_a_bad_vector_is_refused_with_its_row(out: Path, change: Any, problem: s
     change(vectors)
     with pytest.raises(CollectionError, match=problem):
         adopt(vectors, out)
+    assert not out.exists()
+
+
+def passage(start: int, number: int = 0) -> dict[str, Any]:
+    """A row as `export_vectors` writes it."""
+    return {
+        "passage_id": f"d#{number}", "document_id": "d", "start": start, "end": start + 5,
+        "text": "hello",
+    }  # fmt: skip
+
+
+def test_passages_that_are_far_apart_are_joined_and_take_no_memory(
+    out: Path, tmp_path: Path
+) -> None:
+    rows = [passage(0), passage(300_000_000, 1)]
+    tracemalloc.start()
+    try:
+        adopt(write_lines(tmp_path / "v.jsonl", rows, vectors_of(2)), out)
+        assert tracemalloc.get_traced_memory()[1] < 100_000_000
+    finally:
+        tracemalloc.stop()
+    assert contents_of(out) == [("d", "hello\n\nhello", ((0, 5), (7, 12)))]
+
+
+@pytest.mark.parametrize(
+    ("row", "settings", "problem"),
+    [
+        (passage(2**63), {}, "row 2: the passage is from 9223372036854775808"),
+        (passage(2**53), {}, "row 2: the passage is from 9007199254740992"),
+        (
+            {"d": "x", "p": 10**30},
+            {"document_field": "d", "passage_field": "p"},
+            r"row 2: 'p' is 1000.* beyond",
+        ),
+    ],
+)
+def test_a_place_that_no_database_takes_is_refused_with_its_row(
+    row: dict[str, Any], settings: dict[str, str], problem: str, out: Path, tmp_path: Path
+) -> None:
+    first = {**row, "p": 1} if settings else passage(0)
+    file = write_lines(tmp_path / "v.jsonl", [first, row], vectors_of(2))
+    with pytest.raises(CollectionError, match=problem):
+        adopt(file, out, **settings)
     assert not out.exists()
 
 

@@ -1,3 +1,5 @@
+from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -5,12 +7,12 @@ import numpy as np
 import pytest
 
 from swiftlet.encoders import DEFAULT_ENCODER
-from swiftlet.errors import ArtefactError, CollectionError, RetrievalError
+from swiftlet.errors import ArtefactError, CollectionError, CorruptIndexError, RetrievalError
 from swiftlet.index.building.adopt import adopt
 from swiftlet.index.contents import Contents
 from swiftlet.index.space_sample import space_sample
 from swiftlet.index.updates.directory_writer import IndexWriter
-from swiftlet.manifest import load_manifest
+from swiftlet.manifest import describe_files, load_manifest, read_manifest, write_manifest
 from swiftlet.search.searcher import Searcher
 from swiftlet.types import Embeddings
 
@@ -19,6 +21,12 @@ ROWS = 100
 
 def texts() -> list[dict[str, Any]]:
     return [{"_id": f"d{n:03}", "text": f"text {n}"} for n in range(ROWS)]
+
+
+def zip_of(array: np.ndarray) -> bytes:
+    content = BytesIO()
+    np.savez(content, row=array, embedding=array)
+    return content.getvalue()
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +83,33 @@ def test_a_merge_keeps_the_sample_of_what_is_left(index: Path, vectors: Embeddin
     assert load_manifest(index, "index").embedding_space == space
 
 
+@pytest.mark.parametrize(
+    "forged",
+    [
+        np.arange(9),
+        np.array([(ROWS, [1] * 8)], [("row", "<i8"), ("embedding", "<f4", (8,))]),
+        np.array([(-1, [1] * 8)], [("row", "<i8"), ("embedding", "<f4", (8,))]),
+        np.array([(0, [1] * 7)], [("row", "<i8"), ("embedding", "<f4", (7,))]),
+        np.array((0, [1] * 8), [("row", "<i8"), ("embedding", "<f4", (8,))]),
+        b"",
+        zip_of(np.arange(9)),
+    ],
+    ids=["no fields", "a row beyond", "below 0", "narrow", "no dimension", "empty", "a zip"],
+)
+def test_a_forged_sample_is_damage(index: Path, forged: Any) -> None:
+    file = index / "space.npy"
+    file.write_bytes(forged) if isinstance(forged, bytes) else np.save(file, forged)
+    manifest = read_manifest(index)
+    hashes = describe_files(index, [file.name])
+    write_manifest(index, replace(manifest, files={**manifest.files, **hashes}))
+    with pytest.raises(CorruptIndexError, match=r"space\.npy is damaged"):
+        space_sample(index)
+    with IndexWriter(index, None) as writer:
+        writer.delete(["d001"])
+        with pytest.raises(CorruptIndexError, match=r"space\.npy is damaged"):
+            writer.compact()
+
+
 def test_few_rows_of_a_sample_are_replaced_by_those_of_the_new_base(index: Path) -> None:
     with IndexWriter(index, None) as writer:
         writer.delete([f"d{n:03}" for n in range(50)])
@@ -105,6 +140,8 @@ def test_a_text_alone_is_refused_with_both_ways_out(index: Path) -> None:
         ([1.0, 2.0], "row 2: the embedding of 'new' has 2 numbers where 8 are expected"),
         ([0.0] * 8, "is zero"),
         ([1e300] * 8, "not finite"),
+        ([10**400] * 8, "not finite"),
+        ([1e18] * 8, "a number beyond"),
     ],
 )
 def test_a_vector_that_is_none_of_the_index_is_refused(

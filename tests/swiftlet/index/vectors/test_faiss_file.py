@@ -176,6 +176,27 @@ def test_row_numbers_of_another_file_are_noticed(tmp_path: Path) -> None:
         FaissFile.load(tmp_path / "copy.faiss")
 
 
+@pytest.mark.parametrize(
+    "forged",
+    [
+        np.int64(3),
+        np.arange(float(ROWS)),
+        np.arange(ROWS).reshape(2, -1),
+        np.zeros(5, "i4,f4"),
+        b"",
+    ],
+    ids=["no dimension", "floats", "two dimensions", "structured", "empty"],
+)
+def test_row_numbers_of_another_form_are_damage(forged: Any, tmp_path: Path) -> None:
+    index = opened(write_faiss(tmp_path / "index.faiss", "Flat"))
+    index.save(tmp_path / "copy.faiss")
+    np.save(tmp_path / "rows.npy", forged)
+    if isinstance(forged, bytes):
+        (tmp_path / "rows.npy").write_bytes(forged)
+    with pytest.raises(CorruptIndexError, match=r"rows\.npy is damaged"):
+        FaissFile.load(tmp_path / "copy.faiss")
+
+
 @pytest.mark.parametrize("kind", ["SQ8,RFlat", "PCA8,Flat", "IDMap,Flat", "IVF8,Flat", "PQ4x4fs"])
 @pytest.mark.parametrize(("place", "form", "value"), [(4, "<i", 1), (8, "<q", 10**6)])
 def test_a_file_whose_parts_differ_in_width_or_rows_is_refused(

@@ -146,6 +146,10 @@ def test_the_type_follows_the_size(num_passages, factory):
     assert FaissIndex.default_factory(num_passages, 384) == factory
 
 
+def test_the_widest_vectors_get_a_type_without_a_table_of_their_width():
+    assert FaissIndex.default_factory(EXACT_UP_TO + 1, 8_193) == "SQ8"
+
+
 @given(st.integers(1, 10**9), st.integers(2, 1100))
 def test_every_size_and_width_has_an_index_that_can_be_trained(num_passages, dim):
     factory = FaissIndex.default_factory(num_passages, dim)
