@@ -117,7 +117,8 @@ def _texmex(path: Path, suffix: str) -> Array:
     dim = checked_dim(f"{path}", int(head[0]))
     row = np.dtype([("width", "<i4"), ("vector", TEXMEX[suffix], (dim,))])
     count = size // row.itemsize
-    rows = np.memmap(path, row, mode="r", shape=count) if count else np.empty(0, row)
+    with read_errors(path, *_ERRORS):
+        rows = np.memmap(path, row, mode="r", shape=count) if count else np.empty(0, row)
     if size % row.itemsize:
         _check_widths(f"{path}", 0, rows["width"], dim)
         raise bad_row(f"{path}", count, "the file ends within it")
