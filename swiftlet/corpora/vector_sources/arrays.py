@@ -120,7 +120,9 @@ def _texmex(path: Path, suffix: str) -> Array:
     with read_errors(path, *_ERRORS):
         rows = np.memmap(path, row, mode="r", shape=count) if count else np.empty(0, row)
     if size % row.itemsize:
-        _check_widths(f"{path}", 0, rows["width"], dim)
+        step = rows_at_once(dim)
+        for start in range(0, count, step):  # the file may be large, and its second row bad
+            _check_widths(f"{path}", start, rows["width"][start : start + step], dim)
         raise bad_row(f"{path}", count, "the file ends within it")
     return rows
 

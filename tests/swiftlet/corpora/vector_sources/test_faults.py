@@ -318,6 +318,18 @@ def test_a_head_of_gigabytes_takes_no_memory(tmp_path: Path) -> None:
         tracemalloc.stop()
 
 
+def test_a_large_file_is_read_to_its_first_bad_row_only(tmp_path: Path) -> None:
+    path = write(tmp_path, ".fvecs", VECTORS[:1])
+    os.truncate(path, (1 << 33) + 1)
+    tracemalloc.start()
+    try:
+        with pytest.raises(CollectionError, match="row 2: the vector has 0 numbers where 4"):
+            read(path)
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
+
+
 @pytest.mark.parametrize("suffix", [".npy", ".npz", ".fvecs", ".jsonl", ".parquet", ".faiss"])
 def test_a_pipe_or_a_device_is_refused_before_it_is_opened(suffix: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / f"pipe{suffix}")
