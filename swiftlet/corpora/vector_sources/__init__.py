@@ -24,7 +24,7 @@ from swiftlet.corpora.vector_sources.pairing import with_ids, with_texts
 from swiftlet.corpora.vector_sources.pgvector import open_pgvector
 from swiftlet.corpora.vector_sources.place import Place, parse_place
 from swiftlet.corpora.vector_sources.qdrant import is_qdrant, open_qdrant
-from swiftlet.corpora.vector_sources.source import Source
+from swiftlet.corpora.vector_sources.source import Source, check_regular
 from swiftlet.corpora.vector_sources.txtai import is_txtai, open_txtai
 from swiftlet.errors import CollectionError
 
@@ -123,6 +123,7 @@ def _reader_of(path: Path) -> tuple[Reader | None, str]:
     with read_errors(path):
         if not path.exists():
             raise CollectionError(path, "there is no such file or folder")
+        check_regular(path)
         if (path / _PICKLE).is_file():
             raise CollectionError(
                 path,

@@ -3,6 +3,7 @@
 import re
 import zipfile
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 from tokenize import TokenError
 from typing import IO, Any
@@ -30,6 +31,9 @@ NPY, NPZ = ".npy", ".npz"
 TEXMEX = {".fvecs": "<f4", ".bvecs": "u1"}
 ARRAY_SUFFIXES = (NPY, NPZ, *TEXMEX)
 
+_HEAD_BYTES = 10_012
+"""The longest head that NumPy takes, and what comes before it."""
+
 Array = NDArray[Any]
 
 # What NumPy raises for a damaged head besides errors of the file.
@@ -49,7 +53,10 @@ def open_arrays(place: Place, vector_field: str | None, _fields: Fields | None) 
     suffix = path.suffix.lower()
     if suffix == NPZ:
         return _of_archive(path, vector_field)
-    return of_array(_texmex(path, suffix) if suffix in TEXMEX else mapped(path), f"{path}")
+    if suffix in TEXMEX:
+        rows = _texmex(path, suffix)
+        return _of_rows(rows, f"{path}", len(rows), rows["vector"].shape[1])
+    return of_array(mapped(path), f"{path}")
 
 
 def of_array(array: Array, name: str) -> Source:
@@ -57,8 +64,10 @@ def of_array(array: Array, name: str) -> Source:
 
     :raises CollectionError: When the array has another shape, or no numbers.
     """
-    count, dim = _shape(array.shape, array.dtype, name)
+    return _of_rows(array, name, *_shape(array.shape, array.dtype, name))
 
+
+def _of_rows(array: Array, name: str, count: int, dim: int) -> Source:
     def read(first: int) -> Iterator[VectorBlock]:
         step = rows_at_once(dim)
         for start in range(first, count, step):
@@ -78,6 +87,8 @@ def mapped(path: Path) -> Array:
     """
     with read_errors(path, *_ERRORS):
         try:
+            with path.open("rb") as file:
+                _head(file)
             return np.lib.format.open_memmap(path, mode="r")
         except ValueError as error:
             if not re.search("mmap length|^EOF", f"{error}"):
@@ -86,8 +97,6 @@ def mapped(path: Path) -> Array:
 
 
 def _shape(shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> tuple[int, int]:
-    if dtype.names:
-        return shape[0], checked_dim(name, dtype["vector"].shape[0])
     if dtype.kind not in "fiu" or len(shape) != 2:
         raise CollectionError(
             name, f"there is an array {shape} of {dtype} where numbers (n, width) are expected"
@@ -108,9 +117,12 @@ def _texmex(path: Path, suffix: str) -> Array:
     dim = checked_dim(f"{path}", int(head[0]))
     row = np.dtype([("width", "<i4"), ("vector", TEXMEX[suffix], (dim,))])
     count = size // row.itemsize
-    rows = np.memmap(path, row, mode="r", shape=count) if count else np.empty(0, row)
+    with read_errors(path, *_ERRORS):
+        rows = np.memmap(path, row, mode="r", shape=count) if count else np.empty(0, row)
     if size % row.itemsize:
-        _check_widths(f"{path}", 0, rows["width"], dim)
+        step = rows_at_once(dim)
+        for start in range(0, count, step):  # the file may be large, and its second row bad
+            _check_widths(f"{path}", start, rows["width"][start : start + step], dim)
         raise bad_row(f"{path}", count, "the file ends within it")
     return rows
 
@@ -156,6 +168,10 @@ def _of_archive(path: Path, vector_field: str | None) -> Source:
 
 
 def _head(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    version = np.lib.format.read_magic(file)
+    """The shape, whether it lies by columns, and the type of an array; `file` is then at it."""
+    head = BytesIO(file.read(_HEAD_BYTES))  # a damaged one may name a length of gigabytes
+    version = np.lib.format.read_magic(head)
     read = np.lib.format.read_array_header_1_0
-    return (read if version == (1, 0) else np.lib.format.read_array_header_2_0)(file)
+    found = (read if version == (1, 0) else np.lib.format.read_array_header_2_0)(head)
+    file.seek(head.tell())
+    return found

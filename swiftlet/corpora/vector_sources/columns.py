@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -31,8 +31,8 @@ from swiftlet.corpora.vector_sources.source import (
     of_pairs,
     wrong_width,
 )
-from swiftlet.corpora.vectors import VectorBlock
-from swiftlet.errors import CollectionError
+from swiftlet.corpora.vectors import Metric, VectorBlock
+from swiftlet.errors import CollectionError, shown
 from swiftlet.types import Embeddings
 
 _FEWEST_NUMBERS = 2
@@ -75,8 +75,14 @@ def of_batches(
     widths = vector_columns(head)
     column = chosen(name, "column", [*widths], vector_field, others=head.schema.names)
     dim = checked_dim(name, widths[column])
-    with read_errors(name, ValueError, TypeError):
+    with read_errors(name, ValueError, TypeError, RecursionError):
         about: dict[str, Any] = dict(json.loads((head.schema.metadata or {}).get(EXPORT, b"{}")))
+    if about.get("metric") not in (None, *get_args(Metric)):
+        raise CollectionError(
+            name,
+            f"its metadata name the metric {shown(about['metric'])}, where one of "
+            f"{', '.join(get_args(Metric))} is expected",
+        )
 
     def read(first: int) -> Iterator[VectorBlock]:
         start = 0
@@ -181,7 +187,7 @@ def _rows(name: str, batch: Any, first: int, fields: Fields | None, is_export: b
         if isinstance(row, LineError):
             raise bad_row(name, number, f"{row}")
         if is_export:  # `export_vectors` writes metadata as JSON
-            with read_errors(f"{name}: row {number + 1:,}", ValueError, TypeError):
+            with read_errors(f"{name}: row {number + 1:,}", ValueError, TypeError, RecursionError):
                 row["metadata"] = json.loads(row.get("metadata", "{}"))
         rows.append(named(name, number, row, fields))
     return rows

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from swiftlet.corpora.fields import ID_FIELDS, Fields
 from swiftlet.corpora.identifiers import SeenIds, check_id
 from swiftlet.corpora.lines import parse_lines, read_errors
 from swiftlet.corpora.rows import Corpus, documents_of
 from swiftlet.corpora.vector_sources.arrays import NPY, mapped
-from swiftlet.corpora.vector_sources.source import Row, Source, bad_row
+from swiftlet.corpora.vector_sources.source import Row, Source, bad_row, check_regular
 from swiftlet.corpora.vectors import VectorBlock
 from swiftlet.errors import CollectionError, shown
 from swiftlet.types import Document
@@ -34,11 +35,15 @@ def with_ids(source: Source, ids: Path | Sequence[Any]) -> Source:
         than vectors.
     """
     name = f"{ids}" if isinstance(ids, Path) else "the ids"
-    found = [*_ids_of(ids)] if isinstance(ids, Path) else [*ids]
+    found: Any = _ids_of(ids) if isinstance(ids, Path) else [*ids]
     if source.num_rows not in (None, len(found)):
         raise CollectionError(
             name, f"there are {len(found):,} ids for {source.num_rows:,} vectors in {source.name}"
         )
+    if isinstance(found, np.ndarray):
+        with read_errors(name, ValueError, SystemError):  # texts that are no Unicode
+            found = np.char.decode(found, "utf-8") if found.dtype.kind == "S" else found
+            found = found.tolist()
     seen = SeenIds()
     for row, given in enumerate(found):
         with read_errors(f"{name}: row {row + 1:,}"):
@@ -53,7 +58,8 @@ def with_ids(source: Source, ids: Path | Sequence[Any]) -> Source:
     return source.with_rows(rows)
 
 
-def _ids_of(path: Path) -> Iterator[Any]:
+def _ids_of(path: Path) -> "list[str] | NDArray[Any]":
+    check_regular(path)
     if path.suffix.lower() == NPY:
         array = mapped(path)
         if array.ndim != 1 or array.dtype.kind not in "iuUS":
@@ -61,11 +67,8 @@ def _ids_of(path: Path) -> Iterator[Any]:
                 path,
                 f"there is an array {array.shape} of {array.dtype} where ids (n,) are expected",
             )
-        given = np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array
-        yield from given.tolist()
-    else:
-        for _, line in parse_lines(path, lambda line: line):
-            yield line
+        return array
+    return [line for _, line in parse_lines(path, lambda line: line)]
 
 
 def with_texts(

@@ -1,5 +1,6 @@
 """A source of vectors that is made of a function, and what all readers check of its rows."""
 
+import stat
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from swiftlet.corpora.lines import read_errors
 from swiftlet.corpora.vectors import Metric, VectorBlock
 from swiftlet.errors import CollectionError, shown
 from swiftlet.types import Embeddings
@@ -91,6 +93,18 @@ class Source:
                 first += len(block.embeddings)
 
         return replace(self, read=read, numbered=False)
+
+
+def check_regular(path: Path) -> None:
+    """Refuse what is no file and no folder, before it is opened: a pipe or a device may never end.
+
+    :raises CollectionError: When it is neither.
+    """
+    with read_errors(path):
+        if stat.S_IFMT(path.stat().st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
+            raise CollectionError(
+                path, "it is a pipe or a device, which cannot be read twice: copy it into a file"
+            )
 
 
 def bad_row(name: str, row: int, problem: str) -> CollectionError:

@@ -1,7 +1,9 @@
 """Bad vectors of every reader: one sentence with the row, and what is expected."""
 
 import json
+import os
 import tracemalloc
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -134,6 +136,8 @@ def test_an_array_that_ends_too_early_is_to_be_copied_again(tmp_path: Path) -> N
     [
         (np.zeros(3), r"an array \(3,\) of float64 where numbers \(n, width\)"),
         (np.array([["a"]]), "of <U1 where numbers"),
+        (np.zeros(5, "i4,f4"), "where numbers"),
+        (np.zeros(5, [("width", "<i4"), ("vector", "<f4", (8,))]), "where numbers"),
         (np.empty((0, 4)), "there is no vector"),
         (np.array([[{}]]), "cannot be read: Array can't be memory-mapped: Python objects"),
         (np.ones((2, 1 << 17)), "have 131,072 numbers where 1 to 65,536"),
@@ -270,6 +274,93 @@ def test_what_export_vectors_wrote_comes_back_to_the_last_bit(tmp_path: Path) ->
     embeddings = np.array([row.pop("embedding") for row in table], np.float32)
     assert block.embeddings.tobytes() == embeddings.tobytes()
     assert [{**row, "metadata": json.dumps(row["metadata"])} for row in block.rows] == table
+
+
+@pytest.mark.parametrize(
+    ("about", "problem"),
+    [
+        ('{"metric": "evil"}', "name the metric 'evil', where one of cosine, inner_product, l2"),
+        ('{"metric": []}', r"name the metric \[\]"),
+        ("[" * 100_000, "cannot be read: maximum recursion depth"),
+    ],
+)
+def test_what_an_export_says_of_itself_is_checked(about: str, problem: str, tmp_path: Path) -> None:
+    rows = pyarrow.table({"passage_id": ["a#0"], "metadata": ["{}"], "embedding": [[1.0, 2.0]]})
+    table = rows.replace_schema_metadata({"swiftlet": about})
+    pyarrow.parquet.write_table(table, tmp_path / "vectors.parquet")
+    with pytest.raises(CollectionError, match=problem):
+        read(tmp_path / "vectors.parquet")
+
+
+def test_metadata_of_a_row_that_are_too_deep_are_named(tmp_path: Path) -> None:
+    columns = {"passage_id": ["a#0"], "metadata": ["[" * 100_000], "embedding": [[1.0, 2.0]]}
+    table = pyarrow.table(columns).replace_schema_metadata({"swiftlet": '{"metric": "l2"}'})
+    pyarrow.parquet.write_table(table, tmp_path / "vectors.parquet")
+    with pytest.raises(CollectionError, match="row 1: cannot be read: maximum recursion depth"):
+        read(tmp_path / "vectors.parquet")
+
+
+def test_a_head_of_gigabytes_takes_no_memory(tmp_path: Path) -> None:
+    head = b"\x93NUMPY\x02\x00" + (1 << 31).to_bytes(4, "little")
+    (tmp_path / "vectors.npy").write_bytes(head + b" " * 100)
+    with (
+        zipfile.ZipFile(tmp_path / "vectors.npz", "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("v.npy", "w") as file,
+    ):
+        file.write(head + b" " * 100_000_000)
+    tracemalloc.start()
+    try:
+        for suffix in (".npy", ".npz"):
+            with pytest.raises(CollectionError, match=r"EOF: reading array header|ends too early"):
+                read(tmp_path / f"vectors{suffix}")
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_large_file_is_read_to_its_first_bad_row_only(tmp_path: Path) -> None:
+    path = write(tmp_path, ".fvecs", VECTORS[:1])
+    os.truncate(path, (1 << 33) + 1)
+    tracemalloc.start()
+    try:
+        with pytest.raises(CollectionError, match="row 2: the vector has 0 numbers where 4"):
+            read(path)
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npz", ".fvecs", ".jsonl", ".parquet", ".faiss"])
+def test_a_pipe_or_a_device_is_refused_before_it_is_opened(suffix: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / f"pipe{suffix}")
+    (tmp_path / f"device{suffix}").symlink_to("/dev/zero")
+    for name in ("pipe", "device"):
+        with pytest.raises(CollectionError, match="a pipe or a device"):
+            open_vectors(tmp_path / f"{name}{suffix}")
+        with pytest.raises(CollectionError, match="a pipe or a device"):
+            open_vectors(VECTORS, ids=tmp_path / f"{name}{suffix}")
+
+
+@pytest.mark.parametrize(
+    ("ids", "problem"),
+    [
+        (np.array([b"\xff\xfe"] * 3), "cannot be read: 'utf-8' codec"),
+        (np.full(3, 0x7FFFFFFF, "<u4").view("<U1"), "cannot be read: "),
+        (np.broadcast_to(np.int8(1), 50_000_000), "there are 50,000,000 ids for 3 vectors"),
+    ],
+    ids=["no UTF-8", "beyond Unicode", "many"],
+)
+def test_ids_of_an_array_are_checked_before_they_become_texts(
+    ids: np.ndarray, problem: str, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "ids.npy", ids)
+    tracemalloc.start()
+    try:
+        with pytest.raises(CollectionError, match=problem):
+            open_vectors(VECTORS[:3], ids=tmp_path / "ids.npy")
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_an_export_whose_metadata_are_no_json_is_named_by_its_row(tmp_path: Path) -> None:
