@@ -2,9 +2,12 @@
 
 import logging
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from swiftlet.encoders.opening import Place
 from swiftlet.errors import InvalidArgumentError
+
+if TYPE_CHECKING:  # a container checks its memory before it loads NumPy and ONNX Runtime
+    from swiftlet.encoders.opening import Place
 
 MEBIBYTE = 2**20
 
@@ -35,12 +38,12 @@ def memory_limit(cgroup: Path = _CGROUP) -> int | None:
 
 def check_memory_limit(
     index: Path | None,
-    encoder: Place | None,
+    encoder: "Place | None",
     *,
     threads: int,
     cache_bytes: int,
     limit_bytes: int | None,
-    document_encoder: Place | None = None,
+    document_encoder: "Place | None" = None,
     reranker: Path | None = None,
 ) -> None:
     """Refuse a limit under which the service would be killed at the start or soon after.
@@ -88,7 +91,7 @@ def check_bytes(needed: int, limit_bytes: int | None, purpose: str) -> None:
         )
 
 
-def _encoding_bytes(encoder: Place | None) -> int:
+def _encoding_bytes(encoder: "Place | None") -> int:
     """What a process with this encoder takes; of a function, nothing is known."""
     found = encoder.glob("*.onnx") if isinstance(encoder, Path) else ()
     models = [path.stat().st_size for path in found]

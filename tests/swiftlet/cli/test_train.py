@@ -73,7 +73,7 @@ def test_trained_encoders_index_and_search(
     assert evaluated.exit_code == 0, evaluated.output
     # The encoder that ships has no part in this.
     wrong = swiftlet("search", index, "kalo", "--encoder", DEFAULT_ENCODER.name)
-    assert "embedding space" in refusal(wrong)
+    assert "gives 384 numbers, the index has 32" in refusal(wrong)
 
 
 def test_a_training_that_brings_a_gain_goes_on_to_an_index(write: Write, tmp_path: Path) -> None:

@@ -297,8 +297,7 @@ def test_an_encoder_of_another_space_is_refused_with_both_names(small_index, alt
     message = str(caught.value)
     assert "'a stranger'" in message
     assert repr(shipped.details["name"]) in message
-    for manifest in (read_manifest(encoder), shipped):
-        assert f"{manifest.embedding_space[:12]} with {manifest.dim}" in message
+    assert "gives 128 numbers, the index has 384" in message
 
 
 @pytest.mark.parametrize(
