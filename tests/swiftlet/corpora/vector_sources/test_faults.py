@@ -385,3 +385,13 @@ def test_any_damage_is_read_or_one_sentence(kind: str, data: st.DataObject, tmp_
         read(path)
     except CollectionError as error:
         assert f"vectors{kind}" in f"{error}"  # noqa: PT017
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (3, 4)])
+def test_an_array_of_structures_is_refused(shape: tuple[int, ...], tmp_path: Path) -> None:
+    for name in ("vector", "a"):
+        np.save(tmp_path / "v.npy", np.zeros(shape, [("width", "i4"), (name, "f4")]))
+        with pytest.raises(CollectionError) as refused:
+            open_vectors(tmp_path / "v.npy")
+        assert "v.npy" in f"{refused.value}"
+        assert "\n" not in f"{refused.value}"
