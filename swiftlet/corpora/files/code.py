@@ -169,4 +169,5 @@ def _name(line: str, indent: int, outer: list[tuple[int, str]], kind: str) -> st
     if found is None or not _TYPE_AND_NAME.fullmatch(before):
         return ""
     is_known = _NO_NAMES.isdisjoint((found[1], before.split(None, 1)[0]))
-    return found[1] if is_known and line.endswith(("{", ")", ",", "(")) else ""
+    is_call = " " not in before.strip() and not line.endswith("{")
+    return found[1] if is_known and not is_call and line.endswith(("{", ")", ",", "(")) else ""
