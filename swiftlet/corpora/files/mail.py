@@ -21,7 +21,10 @@ from swiftlet.errors import CollectionError
 _FROM = re.compile(rb"^From [^\n]*\n", re.MULTILINE)
 _QUOTED_FROM = re.compile(rb"^>(>*From )", re.MULTILINE)
 _LONGEST_HEADER = 10_000
-_MOST_PARTS, _MOST_NAMED = 1_000, 5
+_MOST_NAMED = 5
+MOST_PARTS = 1_000
+"""Of an e-mail that are read."""
+
 _NAME_AND_ADDRESS = re.compile(r'\s*"?([^"<>]*?)"?\s*<([^<>]*)>')
 _HEAD_OF_PROPERTIES = 32
 _OUTLOOKS_FIRST_DAY = datetime(1601, 1, 1, tzinfo=UTC)
@@ -51,7 +54,10 @@ def _message(
     path: Path, message: Message, note: Note, place: Mapping[str, int], attached: list[str]
 ) -> Iterator[Part]:
     plain, rich = list[str](), list[str]()
-    for part in islice(message.walk(), _MOST_PARTS):
+    parts = [*islice(message.walk(), MOST_PARTS + 1)]
+    if len(parts) > MOST_PARTS:
+        attached.append(f"all parts after {MOST_PARTS:,}")
+    for part in parts[:MOST_PARTS]:
         kind = part.get_content_type()
         if part.is_multipart():
             continue

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swiftlet.corpora.collections import read_documents, unread_files
-from swiftlet.corpora.files import code, kinds
+from swiftlet.corpora.files import code, kinds, picture
 from swiftlet.corpora.files.compound import CompoundFile
 from swiftlet.corpora.files.documents import read_file
 from swiftlet.corpora.files.text import Note, Part
@@ -464,6 +464,42 @@ def test_a_damaged_e_mail_of_outlook_ends(changes: dict[int, int], length: int) 
     with suppress(ValueError):
         file = CompoundFile(bytes(content[: len(OUTLOOK) - length % len(OUTLOOK)]))
         assert all(len(file.get(name) or b"") <= len(OUTLOOK) for name in file)
+
+
+def test_the_parts_of_an_e_mail_after_a_thousand_are_named(tmp_path: Path) -> None:
+    parts = "x\n--b\n\n" * 1_000
+    (tmp_path / "a.eml").write_text(f"{PARTS}\n{parts}last\n--b--\n")
+    skipped = SkippedLines()
+    (document,) = read_documents(tmp_path, skipped=skipped)
+    assert document.text.count("x") == 999
+    assert "attachments are not read: all parts after 1,000" in skipped.messages[0]
+
+
+@pytest.mark.parametrize(
+    ("program", "problem"),
+    [
+        ("wc -c", ""),
+        ("echo no such language >&2; exit 1", "tesseract says: no such language"),
+        ("exec sleep 60", "recognising its text takes more than 1 s"),
+    ],
+)
+def test_a_picture_is_read_by_the_engine_on_the_machine(
+    program: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "scan.png").write_bytes(bytes(1_234))
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}")
+    assert not kinds.can_read(".png")
+    engine = tmp_path / "bin" / picture.PROGRAM
+    engine.write_text(f"#!/bin/sh\nPATH=/usr/bin:/bin\n{program}\n")
+    engine.chmod(0o700)
+    if program.startswith("exec sleep"):
+        monkeypatch.setattr(picture, "MOST_SECONDS", 1)
+    if problem:
+        with pytest.raises(CollectionError, match=problem):
+            only(tmp_path / "scan.png")
+    else:
+        assert only(tmp_path / "scan.png").text == "1234"
 
 
 PLUGIN = """[swiftlet.readers]
