@@ -77,9 +77,7 @@ class ProgressBars:
     Where that is no terminal but a log, there is a line every ten seconds instead.
     """
 
-    def __init__(self, *, visible: bool = True) -> None:
-        """Show bars, unless another process of the same run shows them."""
-        self._visible = visible
+    def __init__(self) -> None:
         whole = Column(no_wrap=True)  # in a narrow terminal, the bar becomes short first
         self._progress = Progress(
             SpinnerColumn(finished_text="[green]✓"),
@@ -90,7 +88,6 @@ class ProgressBars:
             _Time(compact=True, elapsed_when_finished=True, table_column=whole),
             TextColumn("{task.fields[detail]}", style="progress.data.speed"),
             console=messages,
-            disable=not visible,
             speed_estimate_period=_SECONDS_OF_SPEED,
         )
         self._task: TaskID | None = None
@@ -129,7 +126,7 @@ class ProgressBars:
             self.note(f"going on after {done:,}" + (f" of {total:,}" if total else ""))
         self._task = self._progress.add_task(name, total=total, detail="")
         self._progress.update(self._task, completed=done)
-        if self._visible and not messages.is_terminal and self._lines.ident is None:
+        if not messages.is_terminal and self._lines.ident is None:
             self._lines.start()
 
     def advance(self, steps: int) -> None:
@@ -144,8 +141,7 @@ class ProgressBars:
 
     def note(self, text: str) -> None:
         """Print a sentence above the bars."""
-        if self._visible:
-            print_note(text)
+        print_note(text)
 
     def _print_lines(self) -> None:
         last = ""
