@@ -39,9 +39,10 @@ class SearcherRetriever:
         :raises ServiceError: When the service is out of reach, too busy, or refuses the query.
         """
         found = self._searcher.search(query, top_k, include_text=False, **self._fields)
-        if not found.num_reranked:
+        is_boosted = any(hit.boosted_score is not None for hit in found.hits)
+        if not found.num_reranked and not is_boosted:
             return [(hit.document_id, hit.score) for hit in found.hits]
-        # Metrics order documents by score, and the scores of hits lack the re-ranker's order.
+        # Metrics order documents by score, and the scores of hits lack this order.
         return [(hit.document_id, 1 / rank) for rank, hit in enumerate(found.hits, start=1)]
 
     def holds(self, document_id: str) -> bool:
