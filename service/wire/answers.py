@@ -31,6 +31,10 @@ class HitAnswer(BaseModel):
         "of the index; lexical: the BM25 score, divided by the weight of the query's words; "
         "hybrid: the weighted sum of both, or with rrf the sum of 1 / (60 + rank) in both."
     )
+    boosted_score: float | None = Field(
+        default=None,
+        description="The score with what the boosts add; the order is by it. Left out without one.",
+    )
     title: str
     passage: PassageAnswer
     metadata: dict[str, Any]

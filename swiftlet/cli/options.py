@@ -74,8 +74,14 @@ OverwriteRun = Annotated[bool, typer.Option("--overwrite", help="Remove an earli
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing artefact.")]
 
 
-def filter_of(option: str | None) -> Any:
-    """The value of the option --filter, or None.
+_EXAMPLES = {
+    "--filter": '{"year": {"gte": 2020}}',
+    "--boost": '{"field": "modified", "half_life_days": 30, "weight": 0.1}',
+}
+
+
+def filter_of(option: str | None, name: str = "--filter") -> Any:
+    """The value of the option --filter, or of another one that is JSON, or None.
 
     :raises FilterError: When it is not JSON, or has a number that is not finite.
     """
@@ -87,5 +93,5 @@ def filter_of(option: str | None) -> Any:
         return FINITE_JSON.decode(option)
     except (ValueError, RecursionError):
         raise FilterError(
-            f'--filter is {shown(option)}, but JSON such as {{"year": {{"gte": 2020}}}} is expected'
+            f"{name} is {shown(option)}, but JSON such as {_EXAMPLES[name]} is expected"
         ) from None
