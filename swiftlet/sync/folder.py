@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from pathspec import GitIgnoreSpec
 
-from swiftlet.corpora.files.folder import RICH_SUFFIXES, can_read
-from swiftlet.corpora.files.text import TEXT_SUFFIXES
+from swiftlet.corpora.files.kinds import can_read
 from swiftlet.errors import RetrievalError
 
 RULE_FILES = (".gitignore", ".swiftletignore")
@@ -68,8 +67,7 @@ def _suffix(name: str) -> str:
 
 def is_read(name: str) -> bool:
     """Whether files with the suffix of this name can be read here."""
-    suffix = _suffix(name)
-    return suffix in TEXT_SUFFIXES or (suffix in RICH_SUFFIXES and can_read(suffix))
+    return can_read(_suffix(name))
 
 
 class Folder:

@@ -11,7 +11,7 @@ from time import sleep, time_ns
 
 from blake3 import blake3
 
-from swiftlet.corpora.files.folder import read_file
+from swiftlet.corpora.files.documents import read_file
 from swiftlet.corpora.lines import LONGEST_BYTES, SkippedLines
 from swiftlet.errors import (
     CollectionError,
