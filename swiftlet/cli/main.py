@@ -31,6 +31,7 @@ from swiftlet.cli.models.train import train
 from swiftlet.cli.search import search
 from swiftlet.cli.serve import serve
 from swiftlet.cli.terminal import messages, output, print_refusal
+from swiftlet.cli.up import up
 from swiftlet.errors import RetrievalError
 
 REFUSED = 2
@@ -124,6 +125,7 @@ def options(
 
 
 _EXAMPLES: dict[Callable[..., None], str] = {
+    up: "swiftlet up notes/",
     demo: "swiftlet demo",
     index: "swiftlet index docs/ --out index",
     adopt: "swiftlet adopt vectors.faiss --texts texts.jsonl --out index",

@@ -25,9 +25,6 @@ from swiftlet.extras import extra
 from swiftlet.text import with_whole_pairs, without_surrogates
 from swiftlet.types import Document
 
-FACETS = ("kind", "folder", "author", "language")
-"""The fields of files that an index of a folder counts by default, if documents have them."""
-
 _MOST_FOLDERS = 8
 _LONGEST_VALUE = 1_000
 

@@ -92,7 +92,7 @@ def markdown_parts(path: Path, content: bytes, note: Note) -> Iterator[Part]:
     if fields and _USUAL_KEYS.isdisjoint(fields):
         said = ", ".join(fields)[:_SHOWN]
         note(f"{path.name} begins with front matter, which is no text: {said}")
-    kept = {name: value for name, value in fields.items() if value and name.lower() != "title"}
+    kept = {name: value for name, value in fields.items() if name.lower() != "title"}
     yield replace(markdown_part(text[length:], path.stem, title), metadata=kept)
 
 
