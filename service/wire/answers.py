@@ -31,6 +31,10 @@ class HitAnswer(BaseModel):
         "of the index; lexical: the BM25 score, divided by the weight of the query's words; "
         "hybrid: the weighted sum of both, or with rrf the sum of 1 / (60 + rank) in both."
     )
+    boosted_score: float | None = Field(
+        default=None,
+        description="The score with what the boosts add; the order is by it. Left out without one.",
+    )
     title: str
     passage: PassageAnswer
     metadata: dict[str, Any]
@@ -238,6 +242,13 @@ class RerankerAnswer(BaseModel):
     weight: float = Field(description="The weight of its scores beside the scores of the search.")
 
 
+class RefiningAnswer(BaseModel):
+    """How far the document encoder is; the look-up encoder stands in for it meanwhile."""
+
+    passages: int = Field(description="Passages that it has read.")
+    of: int = Field(description="All passages; 0 until they are counted.")
+
+
 class InfoAnswer(BaseModel):
     """The answer of `/info`."""
 
@@ -245,6 +256,9 @@ class InfoAnswer(BaseModel):
     encoder: EncoderAnswer
     index: IndexAnswer
     reranker: RerankerAnswer | None
+    refining: RefiningAnswer | None = Field(
+        description="Given while `swiftlet up` makes the vectors of a new folder better."
+    )
     limits: Limits
     threads: int = Field(description="Queries searched at the same time.")
     stages: list[str] = Field(description="The stages of a search, as `Server-Timing` names them.")

@@ -12,8 +12,9 @@ from swiftlet.errors import InvalidArgumentError
 from swiftlet.index.building.draft import describe
 from swiftlet.index.building.embeddings import NewCorpus
 from swiftlet.index.building.space import Space
+from swiftlet.index.columns.boosts import BoostObjects, check_boosts, parse_boosts
 from swiftlet.index.columns.columns import COLUMN_FILES, COLUMNS_FOLDER, Columns, write_columns
-from swiftlet.index.columns.facets import check_facets
+from swiftlet.index.columns.facets import check_facets, file_facets
 from swiftlet.index.contents import EncodedCorpus
 from swiftlet.index.directory import DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE
 from swiftlet.index.documents.writer import StoredCorpus, write_documents
@@ -64,8 +65,9 @@ class Assembly:
     """How the parts of an index directory are made.
 
     `factory` is the type of index; None chooses by size. `language` None makes no lexical index.
-    Its words are of this version of the `analysis`. Some document must have each of the `facets`.
-    `details` are the manifest's details that do not depend on the parts.
+    Its words are of this version of the `analysis`. Some document must have each of the `facets`,
+    and what the `boost` names; without facets, an index of files has those of `file_facets`.
+    `details` are the manifest's, as far as the parts do not matter.
     """
 
     space: Space
@@ -76,6 +78,7 @@ class Assembly:
     progress: Progress
     details: Mapping[str, Any]
     facets: Sequence[str] = ()
+    boost: BoostObjects = ()
     analysis: int = VERSION
 
     def write(
@@ -93,7 +96,7 @@ class Assembly:
             it finds fewer of the nearest passages than it did.
         :param also: Writes further files into `artefact`, and gives their names.
         :raises CollectionError: When the corpus is bad.
-        :raises InvalidArgumentError: When no document has one of the `facets`.
+        :raises InvalidArgumentError: When no document has a facet, or what the boost names.
         :raises StorageError: When the file system refuses.
         """
         store = artefact / DOCUMENTS_FILE
@@ -101,6 +104,7 @@ class Assembly:
             write_columns(artefact / COLUMNS_FOLDER, corpus.metadata())
             columns = Columns.open(artefact / COLUMNS_FOLDER)
             check_facets(self.facets, columns)
+            check_boosts(parse_boosts(self.boost), [columns])
             words = self._index_words(corpus, columns, artefact)
             source.embed(corpus, file, self.progress)
             embeddings = file.rows()
@@ -115,6 +119,7 @@ class Assembly:
                 "language": self.language,
                 ANALYSIS: self.analysis,
                 **details,
+                "facets": [*self.details.get("facets", ())] or file_facets(columns),
             }
             if not self.space.is_cosine:  # a merge keeps it
                 details.setdefault("dense_scale", measured_scale(embeddings))

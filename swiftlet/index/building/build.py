@@ -157,7 +157,7 @@ def build_index(
         place = place or encoders.DEFAULT_ENCODER
         encoder = open_encoder(place, "passage", precision=settings.precision)
         corpus = NewCorpus(documents, encoder, settings, index=out)
-    details = {**corpus.details, "facets": list(settings.facets)}
+    details = {**corpus.details, **settings.kept}
     if place is not None:
         details = with_place(details, place)
     if settings.factory is not None:
@@ -174,6 +174,7 @@ def build_index(
         progress=progress,
         details=details,
         facets=settings.facets,
+        boost=settings.boost or (),
     )
     with draft(
         out,

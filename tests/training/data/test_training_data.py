@@ -402,12 +402,6 @@ def test_too_little_to_train_on_is_refused(folder: Folder, read: Read) -> None:
     refused(TrainingDataError, "there are no sources", read)
 
 
-def test_a_corpus_that_is_not_there_is_refused(read: Read, tmp_path: Path) -> None:
-    absent = of(tmp_path / "absent")
-    refused(CollectionError, "there is no such file or folder", lambda: read(absent))
-    assert not (tmp_path / "store").exists()
-
-
 def stores(tmp_path: Path) -> dict[Path, int]:
     """The stores and when each was written."""
     return {path: path.stat().st_mtime_ns for path in (tmp_path / "store").rglob("*.sqlite")}
