@@ -1,6 +1,6 @@
 """Builds an index directory from a corpus."""
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from os import PathLike
 from pathlib import Path
@@ -14,7 +14,7 @@ from swiftlet.arguments import StrPath, made, path_of
 from swiftlet.corpora.lines import SkippedLines
 from swiftlet.corpora.rows import Corpus, documents_to_encode, rows_in
 from swiftlet.corpora.vector_sources import open_vectors
-from swiftlet.corpora.vector_sources.source import Source, of_pairs
+from swiftlet.corpora.vector_sources.source import Pairs, Source, of_pairs
 from swiftlet.encoders.opening import EncoderSpec, Place, encoder_place, open_encoder
 from swiftlet.errors import InvalidArgumentError, shown
 from swiftlet.index.building.adopt import adopt
@@ -101,7 +101,7 @@ def _with_embeddings(corpus: Corpus, embeddings: str | ArrayLike) -> Source:
     if isinstance(corpus, str | PathLike):
         return open_vectors(corpus, vector_field=embeddings)
 
-    def pairs(first: int) -> Generator[tuple[Mapping[str, Any], Any], None, None]:
+    def pairs(first: int) -> Pairs:
         for number, row in enumerate(islice(rows_in(corpus), first, None), first):
             if not isinstance(row, Mapping):
                 raise InvalidArgumentError(
@@ -114,7 +114,8 @@ def _with_embeddings(corpus: Corpus, embeddings: str | ArrayLike) -> Source:
                     f"embeddings is {embeddings!r}, but there is no such field in the first row: "
                     f"there are {shown([*rest])}"
                 )
-            yield rest, rest.pop(embeddings, None)
+            vector = rest.pop(embeddings, None)
+            yield rest, vector
 
     if isinstance(corpus, Iterator):
         raise InvalidArgumentError(
