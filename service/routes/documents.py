@@ -139,6 +139,7 @@ async def info(service: ReadyService) -> InfoAnswer:
         reranker=None
         if reranker is None
         else RerankerAnswer(name=reranker.name, weight=reranker.weight),
+        files=service.has_files,
         limits=service.limits,
         threads=service.executor.threads,
         stages=list(STAGES),

@@ -249,6 +249,7 @@ class InfoAnswer(BaseModel):
     encoder: EncoderAnswer
     index: IndexAnswer
     reranker: RerankerAnswer | None
+    files: bool = Field(description="Whether `/files` gives the originals of documents.")
     limits: Limits
     threads: int = Field(description="Queries searched at the same time.")
     stages: list[str] = Field(description="The stages of a search, as `Server-Timing` names them.")
