@@ -259,6 +259,7 @@ class InfoAnswer(BaseModel):
     refining: RefiningAnswer | None = Field(
         description="Given while `swiftlet up` makes the vectors of a new folder better."
     )
+    files: bool = Field(description="Whether `/files` gives the originals of documents.")
     limits: Limits
     threads: int = Field(description="Queries searched at the same time.")
     stages: list[str] = Field(description="The stages of a search, as `Server-Timing` names them.")
