@@ -10,7 +10,7 @@ from math import inf
 from numbers import Real
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-from swiftlet.arguments import Option, check_values, number, one_of, options_of
+from swiftlet.arguments import Option, check_values, number, one_of, options_of, whole_number
 from swiftlet.errors import InvalidArgumentError, shown
 from swiftlet.text import check_query
 
@@ -26,7 +26,11 @@ Fusion = Literal["weighted", "rrf"]
 Highlighting = Literal["words", "sentence"]
 """The marked parts of passages: the words of the query, or the sentence nearest in meaning."""
 
+Format = Literal["hits", "context"]
+"""What a search answers: documents with their best passages, or a text for a language model."""
+
 MODES: tuple[Mode, ...] = get_args(Mode)
+FORMATS: tuple[Format, ...] = get_args(Format)
 FUSIONS: tuple[Fusion, ...] = get_args(Fusion)
 HIGHLIGHTINGS: tuple[Highlighting, ...] = get_args(Highlighting)
 
@@ -35,6 +39,12 @@ DEFAULT_WEIGHT = 0.72
 
 
 DEFAULT_GROUP_SIZE = 3
+
+MOST_TOKENS = 20_000
+"""Of a context; models use more of it hardly."""
+
+CONTEXT_DOCUMENTS = 50
+"""The most documents of a context, unless a search asks for another number."""
 
 
 LONGEST_EMBEDDING = 16_384
@@ -80,6 +90,12 @@ def _filter(_: str, value: Any) -> "Filter":
     from swiftlet.index.columns.filters import parse_filter
 
     return parse_filter(value)
+
+
+def _tokens(name: str, value: Any) -> int:
+    if (found := whole_number(name, value, least=1)) > MOST_TOKENS:
+        raise InvalidArgumentError(f"{name} is {found}, but 1 to {MOST_TOKENS:,} is expected")
+    return found
 
 
 def _name(name: str, value: Any) -> str:
@@ -248,6 +264,29 @@ class SearchRequest:
         ),
     ] = None
 
+    format: Annotated[
+        Format,
+        _choice(
+            "Documents with their best passages (hits), or a text for a language model (context).",
+            FORMATS,
+            ranks=False,
+            printed=False,
+            single=True,
+        ),
+    ] = "hits"
+    max_tokens: Annotated[
+        int,
+        SearchOption(
+            "The most tokens of a context, of four bytes each.",
+            _tokens,
+            expected=f"a whole number from 1 to {MOST_TOKENS}",
+            bounds={"ge": 1, "le": MOST_TOKENS},
+            ranks=False,
+            printed=False,
+            single=True,
+        ),
+    ] = 2_000
+
     def __post_init__(self) -> None:
         check_values(self)
         if self.embedding is None:
@@ -281,6 +320,8 @@ class SearchRequest:
                 f'highlight is "{self.highlight}", but passages without their text have nothing to '
                 "mark: ask for include_text true, or for no highlight",
             )
+        if self.format == "context":
+            self._check_context()
         if self.group_by is None:
             return
         for name, reason in (("offset", "have no pages"), ("rerank", "are not re-ranked")):
@@ -288,6 +329,19 @@ class SearchRequest:
                 raise RequestConflictError(
                     name, f"{name} is {value}, but groups {reason}: give either {name} or group_by"
                 )
+
+    def _check_context(self) -> None:
+        given = {
+            "group_by": self.group_by is not None,
+            "highlight": self.highlight is not None,
+            "include_text": not self.include_text,
+        }
+        for name in (name for name, is_given in given.items() if is_given):
+            raise RequestConflictError(
+                name,
+                f'{name} is {shown(getattr(self, name))}, but format is "context", which takes no '
+                f"{name}: leave out one of the two",
+            )
 
     def _check_without_query(self) -> None:
         needed = {

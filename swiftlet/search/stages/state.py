@@ -16,7 +16,7 @@ from swiftlet.index.vectors.vector_index import (
 )
 from swiftlet.search.ranking import Ranking
 from swiftlet.search.request import Mode, SearchRequest
-from swiftlet.types import Embeddings, Hit, SearchResult
+from swiftlet.types import Context, Embeddings, Hit, SearchResult
 
 _FEWEST_FOR_PAGES = 128
 
@@ -82,6 +82,7 @@ class SearchState:
     documents: Ranking = field(init=False)
     rerank_scores: list[float] = field(default_factory=list)
     hits: list[Hit] = field(init=False)
+    context: Context | None = None
 
     @property
     def is_complete(self) -> bool:
@@ -143,7 +144,9 @@ class Generation:
                     search.num_candidates *= _WIDENING
                     position = self._repeat_start
         num_reranked = len(search.rerank_scores)
-        return SearchResult(search.hits, tuple(seconds), search.cached, self.name, num_reranked)
+        return SearchResult(
+            search.hits, tuple(seconds), search.cached, self.name, num_reranked, search.context
+        )
 
 
 def depth_and_candidates(request: SearchRequest, mode: Mode) -> tuple[int, int]:
