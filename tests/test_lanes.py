@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.lanes import _scope
+
 TESTS = """
 import subprocess, sys, time
 import pytest
@@ -52,3 +54,11 @@ def test_only_a_heavy_test_of_the_first_lane_fails(tmp_path: Path) -> None:
     assert failed == {"test_with_a_heavy_process", "test_that_is_heavy"}, ended.stdout
     assert "2 failed, 4 passed" in ended.stdout
     assert "move it to the second lane by `@pytest.mark.check`" in ended.stdout
+
+
+def test_a_folder_stays_together_in_the_first_lane_and_where_its_tests_share_servers() -> None:
+    page = "tests/service/test_page.py"
+    assert _scope(f"{page}::test_a[b/c]", is_first_lane=True) == "tests/service"
+    assert _scope(f"{page}::test_a[b/c]", is_first_lane=False) == page
+    servers = "tests/swiftlet/servers"
+    assert _scope(f"{servers}/test_cuts.py::test_a", is_first_lane=False) == servers

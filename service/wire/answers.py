@@ -265,6 +265,13 @@ class RerankerAnswer(BaseModel):
     weight: float = Field(description="The weight of its scores beside the scores of the search.")
 
 
+class RefiningAnswer(BaseModel):
+    """How far the document encoder is; the look-up encoder stands in for it meanwhile."""
+
+    passages: int = Field(description="Passages that it has read.")
+    of: int = Field(description="All passages; 0 until they are counted.")
+
+
 class InfoAnswer(BaseModel):
     """The answer of `/info`."""
 
@@ -272,6 +279,9 @@ class InfoAnswer(BaseModel):
     encoder: EncoderAnswer
     index: IndexAnswer
     reranker: RerankerAnswer | None
+    refining: RefiningAnswer | None = Field(
+        description="Given while `swiftlet up` makes the vectors of a new folder better."
+    )
     limits: Limits
     threads: int = Field(description="Queries searched at the same time.")
     stages: list[str] = Field(description="The stages of a search, as `Server-Timing` names them.")

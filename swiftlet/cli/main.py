@@ -16,6 +16,7 @@ from swiftlet.cli.indexes.adopt import adopt
 from swiftlet.cli.indexes.changes import add, compact, delete, repair
 from swiftlet.cli.indexes.copies import export_vectors, pull, push, snapshot
 from swiftlet.cli.indexes.index import index
+from swiftlet.cli.indexes.sync import sync
 from swiftlet.cli.indexes.tune import tune
 from swiftlet.cli.inspect import inspect
 from swiftlet.cli.install import install
@@ -30,6 +31,7 @@ from swiftlet.cli.models.train import train
 from swiftlet.cli.search import search
 from swiftlet.cli.serve import serve
 from swiftlet.cli.terminal import messages, output, print_refusal
+from swiftlet.cli.up import up
 from swiftlet.errors import RetrievalError
 
 REFUSED = 2
@@ -123,6 +125,7 @@ def options(
 
 
 _EXAMPLES: dict[Callable[..., None], str] = {
+    up: "swiftlet up notes/",
     demo: "swiftlet demo",
     index: "swiftlet index docs/ --out index",
     adopt: "swiftlet adopt vectors.faiss --texts texts.jsonl --out index",
@@ -134,6 +137,7 @@ _EXAMPLES: dict[Callable[..., None], str] = {
     add: "swiftlet add index more.jsonl",
     delete: "swiftlet delete index 'notes/old.md'",
     compact: "swiftlet compact index",
+    sync: "swiftlet sync index notes/ --watch",
     repair: "swiftlet repair index",
     snapshot: "swiftlet snapshot index --out index.tar",
     export_vectors: "swiftlet export-vectors index --out vectors.parquet",

@@ -26,12 +26,6 @@ def encoder(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_both_precisions_are_written_and_the_default_is_named(encoder):
-    manifest = read_manifest(encoder)
-    assert {"model.onnx", "model_int8.onnx"} < manifest.files.keys()
-    assert manifest.details["default_precision"] == "int8"
-
-
 @pytest.mark.parametrize("first", ["model", "option"])
 def test_without_a_name_the_command_is_that_of_the_model(first, bert, encoder, tmp_path):
     out, model = ("--out", tmp_path / "out"), (bert,)
@@ -76,15 +70,6 @@ def test_an_option_of_another_kind_of_model_is_refused(bert, checkpoints, tmp_pa
     }.items():
         assert refusal(swiftlet("export", kind, bert, "--out", tmp_path / "out")) == sentence
     assert not (tmp_path / "out").exists()
-
-
-def test_a_directory_that_is_no_encoder_or_another_model_s_is_refused(
-    bert, encoder, checkpoints, tmp_path
-):
-    nothing = tmp_path / "nothing"
-    assert "is not a directory" in refusal(swiftlet("export", "verify", bert, nothing))
-    other = swiftlet("export", "verify", checkpoints["electra"], encoder)
-    assert "is of the embedding space" in refusal(other)
 
 
 def test_a_default_that_is_not_good_enough_is_an_error_after_the_tables(bert, encoder, monkeypatch):
