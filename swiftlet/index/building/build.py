@@ -1,6 +1,6 @@
 """Builds an index directory from a corpus."""
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain, islice
 from os import PathLike
