@@ -71,12 +71,8 @@ def test_in_bf16_the_losses_are_those_of_one_within_rounding(
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("resumed_by", [1, 3])
 def test_two_killed_processes_are_resumed_by_another_number_of_them(
-    resumed_by: int,
-    checkpoints: dict[str, Path],
-    collection: Path,
-    tmp_path: Path,
+    checkpoints: dict[str, Path], collection: Path, tmp_path: Path
 ) -> None:
     settings: dict[str, Any] = {
         "negatives": {"samplers": ["in_batch"]},
@@ -92,8 +88,8 @@ def test_two_killed_processes_are_resumed_by_another_number_of_them(
         command.send(signal.SIGKILL)
     assert [command.wait() for command in together] == [-signal.SIGKILL] * 2
     assert not (out / "manifest.json").exists()
-    together = side_by_side(resumed_by, "train", path, "--out", out, "--resume", folder=tmp_path)
-    assert [command.wait() for command in together] == [0] * resumed_by, together[0].text
+    together = side_by_side(3, "train", path, "--out", out, "--resume", folder=tmp_path)
+    assert [command.wait() for command in together] == [0, 0, 0], together[0].text
     assert_alike(out, alone)
 
 
