@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from swiftlet.cli.main import REFUSED
 from swiftlet.manifest import read_manifest
 from tests.command_line import refusal, swiftlet
 
@@ -87,12 +86,3 @@ def test_a_bad_variant_that_is_not_the_default_is_a_note(bert, tmp_path, monkeyp
     assert result.exit_code == 0, result.output
     assert "│ fp32 (default)" in result.stdout
     assert "Note: the smallest cosine of int8 with torch is" in result.stderr
-
-
-@pytest.mark.parametrize("precision", ["int4", "int8_static"])
-def test_a_precision_that_is_not_written_is_refused(precision, bert, tmp_path):
-    out = tmp_path / "out"
-    result = swiftlet("export", "encoder", bert, "--out", out, "--precision", precision)
-    assert result.exit_code == REFUSED
-    assert "fp32" in result.stderr
-    assert not (tmp_path / "out").exists()
