@@ -143,8 +143,8 @@ def _directions(
     if manifest.metric == L2 and lengths.max() > _SAME_LENGTH * lengths.min():
         raise InvalidArgumentError(
             f"{index} compares by distances (l2), and its vectors have lengths from "
-            f"{lengths.min():.3g} to {lengths.max():.3g}, which an encoder does not learn: name a "
-            "--teacher, or adopt the vectors with --metric cosine if their model compares so"
+            f"{lengths.min():.3g} to {lengths.max():.3g}, but an exported encoder gives embeddings "
+            "of length 1: adopt the vectors with --metric inner_product, or cosine"
         )
     found: NDArray[np.float32] = vectors / lengths
     return found
