@@ -11,6 +11,7 @@ from multiprocessing import get_context
 from multiprocessing.sharedctypes import SynchronizedArray
 from pathlib import Path
 from threading import Event, Thread
+from time import sleep
 from typing import Annotated
 
 import typer
@@ -20,7 +21,7 @@ from swiftlet.cli.demo import demo
 from swiftlet.cli.indexes.sync import report
 from swiftlet.cli.terminal import ProgressBars, messages, output, print_note
 
-_PRIORITY = 15
+_PRIORITY, _SECONDS_AFTER_FAILURE = 15, 30
 _SIGNAL_OF_PARENTS_DEATH = 1
 _ENCODING = "Encoding passages"
 
@@ -166,20 +167,23 @@ def _follow(index: Path, folder: Path, encoded: "SynchronizedArray[int]", parent
     if os.getppid() != parent:  # it has ended before that
         return
     os.setpriority(os.PRIO_PROCESS, 0, _PRIORITY)
-    printed = set[str]()
-    shown = _Encoded(encoded)
-    try:
-        follow(
-            index,
-            folder,
-            shown,
-            lambda done: report(folder, done, printed),
-            print_note,
-            threads=available_processors(),
-            stop=Event(),
-        )
-    except RetrievalError as error:
-        print_note(f"{error}; the folder is followed again after the next swiftlet up")
+    printed, problem = set[str](), ""
+    while True:
+        try:
+            follow(
+                index,
+                folder,
+                _Encoded(encoded),
+                lambda done: report(folder, done, printed),
+                print_note,
+                threads=available_processors(),
+                stop=Event(),
+            )
+        except RetrievalError as error:  # such as a full disk
+            if f"{error}" != problem:
+                print_note(f"{error}; the folder is followed as soon as that is over")
+            problem = f"{error}"
+            sleep(_SECONDS_AFTER_FAILURE)
 
 
 class _Encoded:

@@ -21,6 +21,7 @@ from swiftlet.sync.seen import SeenFiles
 from swiftlet.sync.watch import Report, Warn, watch
 
 _SECONDS_AFTER_FAILURE = 30
+_FACTORY = "SQ8"  # which needs no training
 _WEIGHT = 0.5
 """Of the dense score in the first index: docs/results/folder.md measures it."""
 
@@ -39,6 +40,7 @@ def build_first(index: Path, folder: Path, progress: Progress) -> Round:
         encoder=LOOKUP_QUERY_ENCODER,
         overwrite=True,
         progress=progress,
+        factory=_FACTORY,
         finish=lambda artefact, _: change_details(artefact, {"weight": _WEIGHT}),
     )
     done.num_encoded = built.details["num_passages"]

@@ -120,7 +120,7 @@ class FolderReader:
         :raises InvalidArgumentError: When it has no file that can be read.
         """
         look = self.folder.look()
-        done.problems += look.problems
+        done.problems += look.sentences
         found = [each for each in self.hashes(look, done, settled=False) if not each[3]]
         progress = progress or Silence()
         for name, stamp, digest, _ in sorted(found, key=lambda each: -each[1].modified_ns):
@@ -175,7 +175,7 @@ class FolderSync:
         look = self.folder.look(names if names is not None else ("",))
         if names is not None and look.has_links:
             names, look = None, self.folder.look()
-        done.problems += look.problems
+        done.problems += look.problems if names is not None else look.sentences
         changed, seen = dict[str, tuple[Stamp, str]](), []
         for name, stamp, found, problem in self._reader.hashes(look, done, settled=settled):
             is_same = self._files.get(name, ("", ()))[0] == found
