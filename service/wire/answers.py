@@ -242,6 +242,16 @@ class RerankerAnswer(BaseModel):
     weight: float = Field(description="The weight of its scores beside the scores of the search.")
 
 
+class WeakAnswer(BaseModel):
+    """The answer of `/weak`."""
+
+    weak_below: dict[str, float] = Field(
+        description="For each mode, the score that every second query of random words reaches; "
+        "empty if it cannot be measured."
+    )
+    index: str = Field(description="Fingerprint of the index.")
+
+
 class InfoAnswer(BaseModel):
     """The answer of `/info`."""
 
