@@ -1,7 +1,6 @@
 """The scores below which hits of an index are weak."""
 
 from asyncio import Lock
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from starlette.concurrency import run_in_threadpool
@@ -17,15 +16,16 @@ class WeakLines:
 
     def __init__(self) -> None:
         self._measuring = Lock()
-        self._found: Mapping[str, float] | None = None
+        self._found: dict[str, float] | None = None
 
-    async def of(self, loaded: "LoadedIndex") -> Mapping[str, float]:
+    async def of(self, loaded: "LoadedIndex") -> dict[str, float]:
         """As `weak_below`, of the index that has these lines."""
         async with self._measuring:
             if self._found is None:
-                self._found = dict(await run_in_threadpool(_measured, loaded))
+                self._found = await run_in_threadpool(_measured, loaded)
             return self._found
 
 
-def _measured(loaded: "LoadedIndex") -> Mapping[str, float]:
-    return weak_below(loaded.searcher)  # the index stays open as long as `loaded` is referred to
+def _measured(loaded: "LoadedIndex") -> dict[str, float]:
+    # The index stays open as long as `loaded` is referred to.
+    return weak_below(loaded.searcher)

@@ -112,7 +112,7 @@ async def suggest(
 async def weak(service: ReadyService) -> WeakAnswer:
     """The score in each mode that random words of the index reach, at the default weight."""
     loaded = service.state.loaded
-    return WeakAnswer(weak_below=dict(await loaded.weak.of(loaded)), index=loaded.generation)
+    return WeakAnswer(weak_below=await loaded.weak.of(loaded), index=loaded.generation)
 
 
 async def info(service: ReadyService) -> InfoAnswer:

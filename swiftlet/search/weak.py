@@ -6,7 +6,6 @@ from statistics import median
 
 from swiftlet.encoders.missing import MissingEncoder
 from swiftlet.search.groups import KeptEmbeddings
-from swiftlet.search.request import Mode
 from swiftlet.search.searcher import Searcher
 
 NUM_QUERIES = 100
@@ -33,7 +32,7 @@ def random_queries(searcher: Searcher, count: int = NUM_QUERIES) -> list[str]:
     return [" ".join(draw.sample(words, draw.randint(*_LENGTHS))) for _ in range(count)]
 
 
-def weak_below(searcher: Searcher) -> dict[Mode, float]:
+def weak_below(searcher: Searcher) -> dict[str, float]:
     """For each mode, the score that the best hit of every second random query reaches.
 
     A hit below it is no better than what random words find. docs/results/weak.md has the share of
@@ -48,7 +47,7 @@ def weak_below(searcher: Searcher) -> dict[Mode, float]:
         for mode in searcher.modes
         if mode == "lexical" or not isinstance(searcher.encoder, MissingEncoder)
     ]
-    found: dict[Mode, float] = {}
+    found: dict[str, float] = {}
     for mode in modes if queries else ():
         hits = (searcher.search(each, 1, mode=mode, boost=[], cache=cache) for each in queries)
         found[mode] = round(median(max((hit.score for hit in each), default=0) for each in hits), 4)
