@@ -246,8 +246,8 @@ class WeakAnswer(BaseModel):
     """The answer of `/weak`."""
 
     weak_below: dict[str, float] = Field(
-        description="For each mode, the score that every second query of random words reaches; "
-        "empty if it cannot be measured."
+        description="For hybrid and dense, the score that every second query of random words "
+        "reaches; empty if it cannot be measured."
     )
     index: str = Field(description="Fingerprint of the index.")
 

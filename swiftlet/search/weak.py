@@ -4,7 +4,6 @@ import random
 import re
 from statistics import median
 
-from swiftlet.encoders.missing import MissingEncoder
 from swiftlet.search.groups import KeptEmbeddings
 from swiftlet.search.searcher import Searcher
 
@@ -33,22 +32,20 @@ def random_queries(searcher: Searcher, count: int = NUM_QUERIES) -> list[str]:
 
 
 def weak_below(searcher: Searcher) -> dict[str, float]:
-    """For each mode, the score that the best hit of every second random query reaches.
+    """For each mode by meaning, the score that the best hit of every second random query reaches.
 
     A hit below it is no better than what random words find. docs/results/weak.md has the share of
-    relevant hits that are below, and of questions to another corpus that find nothing above. Empty
-    where the index is on a server, or has too few words.
+    relevant hits that are below, of questions to another corpus that find nothing above, and why
+    searches by words alone have none. Empty where the index is on a server, has too few words, or
+    has no encoder.
 
     :raises RetrievalError: As `Searcher.search`.
     """
+    if not searcher.has_encoder:
+        return {}
     queries, cache = random_queries(searcher), KeptEmbeddings()
-    modes = [
-        mode
-        for mode in searcher.modes
-        if mode == "lexical" or not isinstance(searcher.encoder, MissingEncoder)
-    ]
     found: dict[str, float] = {}
-    for mode in modes if queries else ():
+    for mode in set(searcher.modes) - {"lexical"} if queries else ():
         hits = (searcher.search(each, 1, mode=mode, boost=[], cache=cache) for each in queries)
         found[mode] = round(median(max((hit.score for hit in each), default=0) for each in hits), 4)
     return found

@@ -20,7 +20,7 @@ def searcher(tmp_path_factory):
 
 def test_a_line_of_each_mode_parts_questions_to_this_index_from_questions_to_others(searcher):
     lines = weak_below(searcher)
-    assert lines.keys() == {"hybrid", "dense", "lexical"}
+    assert lines.keys() == {"hybrid", "dense"}
     for mode, line in lines.items():
         answered = searcher.search("how do bees dance to show flowers", 1, mode=mode)[0].score
         other = max((hit.score for hit in searcher.search(UNRELATED, 1, mode=mode)), default=0)
