@@ -16,6 +16,7 @@ from swiftlet.cli.indexes.adopt import adopt
 from swiftlet.cli.indexes.changes import add, compact, delete, repair
 from swiftlet.cli.indexes.copies import export_vectors, pull, push, snapshot
 from swiftlet.cli.indexes.index import index
+from swiftlet.cli.indexes.sync import sync
 from swiftlet.cli.indexes.tune import tune
 from swiftlet.cli.inspect import inspect
 from swiftlet.cli.mcp import mcp
@@ -132,6 +133,7 @@ _EXAMPLES: dict[Callable[..., None], str] = {
     add: "swiftlet add index more.jsonl",
     delete: "swiftlet delete index 'notes/old.md'",
     compact: "swiftlet compact index",
+    sync: "swiftlet sync index notes/ --watch",
     repair: "swiftlet repair index",
     snapshot: "swiftlet snapshot index --out index.tar",
     export_vectors: "swiftlet export-vectors index --out vectors.parquet",

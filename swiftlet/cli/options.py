@@ -1,5 +1,7 @@
 """Arguments and options that several commands share."""
 
+import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -74,10 +76,15 @@ OverwriteRun = Annotated[bool, typer.Option("--overwrite", help="Remove an earli
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing artefact.")]
 
 
-def filter_of(option: str | None) -> Any:
-    """The value of the option --filter, or None.
+_COMPARISON = re.compile(r"\s*([\w.-]+)\s*(>=|<=|!=|=|<|>)\s*(\S.*?)\s*")
+_AND = re.compile(r"\s+and\s+(?=[\w.-]+\s*[<>=!])")
+_SIGNS = {">=": "gte", "<=": "lte", ">": "gt", "<": "lt"}
 
-    :raises FilterError: When it is not JSON, or has a number that is not finite.
+
+def filter_of(option: str | None) -> Any:
+    """The value of the option --filter, or None: JSON, or comparisons that "and" joins.
+
+    :raises FilterError: When it is neither, or has a number that is not finite.
     """
     from swiftlet.corpora.records import FINITE_JSON
 
@@ -86,6 +93,24 @@ def filter_of(option: str | None) -> Any:
     try:
         return FINITE_JSON.decode(option)
     except (ValueError, RecursionError):
+        parts = [_COMPARISON.fullmatch(part) for part in _AND.split(option)]
+        conditions = [_condition(*part.groups()) for part in parts if part is not None]
+    if len(conditions) < len(parts):
         raise FilterError(
-            f'--filter is {shown(option)}, but JSON such as {{"year": {{"gte": 2020}}}} is expected'
-        ) from None
+            f"--filter is {shown(option)}, but 'modified>=2026-01-01 and kind=pdf' is expected, or "
+            'JSON such as {"year": {"gte": 2020}}'
+        )
+    return conditions[0] if len(conditions) == 1 else {"and": conditions}
+
+
+def _condition(field: str, sign: str, value: str) -> dict[str, Any]:
+    """A comparison as JSON; a value is a number, true or false if JSON says so, or else a text."""
+    from swiftlet.corpora.records import FINITE_JSON
+
+    operand: Any = value
+    with suppress(ValueError):
+        parsed = FINITE_JSON.decode(value)
+        operand = parsed if isinstance(parsed, str | int | float) else value
+    if sign == "!=":
+        return {"not": {field: operand}}
+    return {field: operand if sign == "=" else {_SIGNS[sign]: operand}}

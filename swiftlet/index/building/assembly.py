@@ -14,7 +14,7 @@ from swiftlet.index.building.draft import describe
 from swiftlet.index.building.embeddings import NewCorpus
 from swiftlet.index.building.space import Space
 from swiftlet.index.columns.columns import COLUMN_FILES, COLUMNS_FOLDER, Columns, write_columns
-from swiftlet.index.columns.facets import check_facets
+from swiftlet.index.columns.facets import check_facets, file_facets
 from swiftlet.index.contents import EncodedCorpus
 from swiftlet.index.directory import DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE
 from swiftlet.index.documents.writer import StoredCorpus, write_documents
@@ -70,7 +70,8 @@ class Assembly:
 
     `factory` is the type of index; None chooses by size. `language` None makes no lexical index,
     and "auto" takes the languages of the documents, which are then told to `found`. Its words are
-    of this version of the `analysis`. Some document must have each of the `facets`.
+    of this version of the `analysis`. Some document must have each of the `facets`; without any, an
+    index of files has those of `file_facets`.
     `details` are the manifest's details that do not depend on the parts.
     """
 
@@ -129,6 +130,7 @@ class Assembly:
                 ANALYSIS: self.analysis,
                 **({LANGUAGES: shares} if (shares := languages.shares()) else {}),
                 **details,
+                "facets": [*self.details.get("facets", ())] or file_facets(columns),
             }
             if not self.space.is_cosine:  # a merge keeps it
                 details.setdefault("dense_scale", measured_scale(embeddings))
