@@ -21,7 +21,7 @@ def group() -> None:
     """Keep `get` a command of its own, though it is the only one."""
 
 
-@app.command(epilog="Example: swiftlet encoders get multilingual")
+@app.command(epilog="Example: swiftlet encoders get OWNER/NAME")
 def get(
     name: Annotated[
         str,
@@ -59,7 +59,7 @@ def get(
         )
     if "/" not in name and not is_multilingual:
         raise InvalidArgumentError(
-            f"the encoder is {name!r}; OWNER/NAME on the hub or multilingual is expected"
+            f"the encoder is {name!r}; OWNER/NAME on the hub is expected, or multilingual"
         )
     out = encoders.obtained() / name.rpartition("/")[2]
     if is_multilingual:
