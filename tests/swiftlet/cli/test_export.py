@@ -127,6 +127,7 @@ def test_the_multilingual_encoder_is_made_of_weights_and_found_by_its_name(
     manifest = read_manifest(find(MULTILINGUAL), "encoder")
     assert manifest.details["prompts"] == {"query": "query: ", "passage": "passage: "}
     assert manifest.details["precisions"] == ["int8"]
+    assert manifest.details["weight"] == 0.94
 
 
 def test_other_weights_are_for_the_multilingual_encoder_alone():
