@@ -137,6 +137,7 @@ def serve(
                 admin_key=_api_key(settings.admin_keys, "SWIFTLET_ADMIN_KEYS"),
                 write_key=_api_key(settings.write_keys, "SWIFTLET_WRITE_KEYS"),
                 cors_origins=listed(settings.cors_origins),
+                files=settings.files,
                 tracing=tracing,
             )
             connection = bounded_connection(

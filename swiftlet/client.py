@@ -203,6 +203,7 @@ def _hit(fields: Mapping[str, Any]) -> Hit:
         fields["metadata"],
         tuple(map(tuple, passage.get("highlights", ()))),
         fields.get("rerank_score"),
+        fields.get("boosted_score"),
     )
 
 

@@ -97,7 +97,8 @@ class Hit:
     """A document found for a query, with the passage that gave it its score (maxP).
 
     `highlights` are spans of the passage's text. `rerank_score`, from 0 to 1, is the
-    re-ranker's score, if it has scored the passage.
+    re-ranker's score, if it has scored the passage. `boosted_score` is the score with what a boost
+    adds, if there is one; the order is by it.
     """
 
     document_id: str
@@ -107,6 +108,7 @@ class Hit:
     metadata: Mapping[str, object]
     highlights: tuple[Span, ...] = ()
     rerank_score: float | None = None
+    boosted_score: float | None = None
 
     def __repr__(self) -> str:
         text = " ".join(self.passage.text[:_SHOWN_CHARACTERS].split())

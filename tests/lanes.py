@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Generator
 from functools import cache
+from pathlib import Path
 from statistics import median
 
 import pytest
@@ -13,6 +14,9 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 MOST_SECONDS = 3.0
 """Of processor time, for a test of the first lane. Seconds of the wall depend on other programs."""
+
+DEAR = {"check", "soak"}
+"""The marks of the lanes after the first."""
 
 SHARING = ("tests/swiftlet/servers", "tests/deploy")
 """Folders whose servers are started once in every lane."""
@@ -55,7 +59,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     before = _processor_seconds()
     result = yield
     taken = (_processor_seconds() - before) / _slowness()
-    dear = {"check", "soak"} & {mark.name for mark in item.iter_markers()}
+    dear = DEAR & {mark.name for mark in item.iter_markers()}
     if taken > MOST_SECONDS and not dear and _is_quiet():
         pytest.fail(
             f"the test took {taken:.1f} s of processor time; at most {MOST_SECONDS:g} s are "
@@ -75,6 +79,25 @@ def _scope(place: str, *, is_first_lane: bool) -> str:
     file = place.partition("::")[0]
     folder = file.rpartition("/")[0]
     return folder if is_first_lane or folder.startswith(SHARING) else file
+
+
+def _names_a_lane(file: Path) -> bool:
+    """Whether a file may have tests of the dear lanes."""
+    text = file.read_text("utf-8")
+    return "mark.check" in text or "mark.soak" in text or "servers" in file.parts
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave the files without a test of a dear lane out of it: imports take half a minute."""
+    is_dear_lane = config.option.markexpr.partition(" ")[0] in DEAR
+    is_test = collection_path.match("test_*.py")
+    return True if is_dear_lane and is_test and not _names_a_lane(collection_path) else None
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Refuse a test of a dear lane in a file that would be left out of it."""
+    if DEAR & {mark.name for mark in item.iter_markers()} and not _names_a_lane(item.path):
+        raise pytest.UsageError(f"{item.nodeid} has its mark from elsewhere: write it in its file")
 
 
 @pytest.hookimpl(trylast=True)

@@ -123,6 +123,7 @@ class Service:
     limits: Limits
     unread: UnreadAnswers
     turns: Turns
+    has_files: bool = False
 
     def check(self, *, refuses_overload: bool = False) -> None:
         """Refuse a request that cannot be answered now, before its body is read.

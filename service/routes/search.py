@@ -348,6 +348,8 @@ def _hit_fields(hit: Hit, asked: SearchRequest) -> dict[str, Any]:
         "passage": passage,
         "metadata": hit.metadata,
     }
+    if hit.boosted_score is not None:
+        fields["boosted_score"] = hit.boosted_score
     if asked.rerank is not None:
         fields["rerank_score"] = hit.rerank_score
     return fields

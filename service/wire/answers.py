@@ -31,6 +31,10 @@ class HitAnswer(BaseModel):
         "of the index; lexical: the BM25 score, divided by the weight of the query's words; "
         "hybrid: the weighted sum of both, or with rrf the sum of 1 / (60 + rank) in both."
     )
+    boosted_score: float | None = Field(
+        default=None,
+        description="The score with what the boosts add; the order is by it. Left out without one.",
+    )
     title: str
     passage: PassageAnswer
     metadata: dict[str, Any]
@@ -282,6 +286,7 @@ class InfoAnswer(BaseModel):
     refining: RefiningAnswer | None = Field(
         description="Given while `swiftlet up` makes the vectors of a new folder better."
     )
+    files: bool = Field(description="Whether `/files` gives the originals of documents.")
     limits: Limits
     threads: int = Field(description="Queries searched at the same time.")
     stages: list[str] = Field(description="The stages of a search, as `Server-Timing` names them.")

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from swiftlet.cli.options import ADDRESSES, AllowUnknown, complete_encoder
+from swiftlet.address import ADDRESSES
+from swiftlet.cli.options import AllowUnknown, complete_encoder
 from swiftlet.cli.terminal import ProgressBars, figures_table, output
 
 

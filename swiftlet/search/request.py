@@ -15,6 +15,7 @@ from swiftlet.errors import InvalidArgumentError, shown
 from swiftlet.text import check_query
 
 if TYPE_CHECKING:  # NumPy is not loaded for the help of a command
+    from swiftlet.index.columns.boosts import Boosts
     from swiftlet.index.columns.filters import Filter
 
 Mode = Literal["hybrid", "dense", "lexical"]
@@ -90,6 +91,12 @@ def _filter(_: str, value: Any) -> "Filter":
     from swiftlet.index.columns.filters import parse_filter
 
     return parse_filter(value)
+
+
+def _boosts(_: str, value: Any) -> "Boosts":
+    from swiftlet.index.columns.boosts import parse_boosts
+
+    return parse_boosts(value)
 
 
 def _tokens(name: str, value: Any) -> int:
@@ -264,6 +271,15 @@ class SearchRequest:
         ),
     ] = None
 
+    boost: Annotated[
+        "Boosts | None",
+        SearchOption(
+            "What documents gain by their metadata, in JSON: "
+            '{"field": "modified", "half_life_days": 30, "weight": 0.1}.',
+            _boosts,
+            unset="the index's",
+        ),
+    ] = None
     format: Annotated[
         Format,
         _choice(
@@ -297,9 +313,10 @@ class SearchRequest:
             raise RequestConflictError(
                 "embedding", 'mode is "lexical", which takes no embedding: leave out one of the two'
             )
-        if self.fusion != "weighted" and (self.weight is not None or self.offset):
-            # The ranks, and so the order, depend on how many documents are asked for.
-            name = "offset" if self.weight is None else "weight"
+        # The ranks, and so the order, depend on how many documents are asked for.
+        alone = {"weight": self.weight is not None, "offset": self.offset, "boost": self.boost}
+        if self.fusion != "weighted" and any(alone.values()):
+            name = next(name for name, is_given in alone.items() if is_given)
             raise RequestConflictError(
                 "fusion",
                 f"fusion is {shown(self.fusion)}, which takes no {name}: give one of the two",
@@ -362,13 +379,16 @@ class SearchRequest:
         """The score that documents have at least."""
         return -inf if self.min_score is None else self.min_score
 
-    def ranking(self, mode: Mode, weight: float) -> str:
+    def ranking(self, mode: Mode, weight: float, boosts: "Boosts" = ()) -> str:
         """The JSON of what decides which documents are found, and in which order.
 
-        :param mode: The mode of the search, like `weight`, where the request leaves it to the
-            index.
+        :param mode: The mode of the search, like `weight` and `boosts`, where the request leaves it
+            to the index.
         """
         values = {name: getattr(self, name) for name in _RANKING}
+        values["boost"] = boosts
+        if not boosts:  # nor do they know boosts
+            del values["boost"]
         if self.embedding is None:  # cursors of earlier versions know none
             del values["embedding"]
         else:  # thousands of numbers take milliseconds to write

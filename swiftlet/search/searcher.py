@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from copy import copy
+from datetime import UTC, datetime
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -24,6 +25,7 @@ from swiftlet.errors import (
     RetrievalError,
 )
 from swiftlet.index import acceptance
+from swiftlet.index.columns.boosts import Boosts, at_day, parse_boosts
 from swiftlet.index.columns.columns import Value
 from swiftlet.index.columns.filters import Every, Filter, parse_filter
 from swiftlet.index.directory import IndexDirectory
@@ -62,6 +64,9 @@ class Searcher:
 
     weight: float
     """The weight of the dense score in a hybrid search, unless a search gives another."""
+
+    boosts: Boosts
+    """What documents gain by their metadata, unless a search gives other boosts."""
 
     modes: tuple[Mode, ...]
     """The modes that this index can be searched in; the first one is the default."""
@@ -187,6 +192,7 @@ class Searcher:
             facets = manifest.details.get("facets", ()) if parts.counts_values else ()
             fields = {
                 "weight": number("weight", weight, least=0, most=1),
+                "boosts": parse_boosts(manifest.details.get("boost", [])),
                 "modes": self._modes(parts),
                 "facet_fields": tuple(facets),
                 "scale": dense_scale_of(manifest),
@@ -337,7 +343,7 @@ class Searcher:
     def ranking(self, request: SearchRequest) -> str:
         """The JSON of what decides which documents a request finds, and in which order."""
         weight = self.weight if request.weight is None else request.weight
-        return request.ranking(self._mode_of(request), weight)
+        return request.ranking(self._mode_of(request), weight, self._boosts_of(request))
 
     def mode_of(self, asked: Mode | None) -> Mode:
         """The mode of a search for a text that asks for one, or leaves it to the index.
@@ -355,6 +361,11 @@ class Searcher:
         if request.mode is None and request.embedding is not None and "hybrid" in self.modes:
             return "hybrid"
         return self.mode_of(request.mode)
+
+    def _boosts_of(self, request: SearchRequest) -> Boosts:
+        if request.fusion != "weighted":  # ranks have no scale
+            return ()
+        return at_day(self.boosts if request.boost is None else request.boost, datetime.now(UTC))
 
     def embedding_of(self, request: SearchRequest) -> Embeddings | None:
         """The embedding (dim,) that a request gives, as the index compares it.
@@ -398,6 +409,7 @@ class Searcher:
                 )
             reranking = Reranking(self.reranker, request.rerank, deadline)
         depth, num_candidates = depth_and_candidates(request, mode)
+        boosts = self._boosts_of(request)
         attempts_left = _ATTEMPTS
         while True:
             attempts_left -= 1
@@ -413,6 +425,7 @@ class Searcher:
                 depth=depth,
                 reranking=reranking,
                 scale=self.scale,
+                boosts=boosts,
             )
             if embedding is not None:
                 search.embedding = embedding

@@ -2,14 +2,15 @@
 
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from swiftlet.arguments import Option, check_values, options_of
 from swiftlet.errors import InvalidArgumentError, shown
-from swiftlet.index.lexical import DEFAULT_LANGUAGE
+from swiftlet.index.lexical import AUTO
 
 if TYPE_CHECKING:  # NumPy is not loaded for the help of a command
     from swiftlet.encoders.encoder import ModelEncoder, Precision
+    from swiftlet.index.columns.boosts import BoostObjects
     from swiftlet.index.documents.passages import PassageSplitter
 
 
@@ -41,6 +42,13 @@ def names_of(name: str, value: object) -> tuple[str, ...]:
     return tuple(dict.fromkeys(value))
 
 
+def _boost(_: str, value: Any) -> "BoostObjects":
+    from swiftlet.index.columns.boosts import parse_boosts
+
+    parse_boosts(value)
+    return tuple(value) if isinstance(value, list | tuple) else (value,)
+
+
 _OfIndex = partial(BuildOption, of_index=True)
 _OfShards = partial(BuildOption, of_shards=True)
 
@@ -68,10 +76,11 @@ class BuildSettings:
     language: Annotated[
         str | None,
         _OfIndex(
-            "The language of the words: english, german … or none, which keeps them whole; or "
-            "word-pieces, or word-pieces-and-pairs."
+            "The language of the words: auto, that of the documents; english, german … or none, "
+            "which keeps them whole; several, as english,german; or word-pieces, or "
+            "word-pieces-and-pairs."
         ),
-    ] = DEFAULT_LANGUAGE
+    ] = AUTO
     facets: Annotated[
         tuple[str, ...],
         _OfIndex(
@@ -80,6 +89,15 @@ class BuildSettings:
             flag="--facet",
         ),
     ] = ()
+    boost: Annotated[
+        "BoostObjects | None",
+        _OfIndex(
+            "What documents gain in a search by their metadata, in JSON, unless the search asks "
+            'for another boost: {"field": "modified", "half_life_days": 30, "weight": 0.1}.',
+            _boost,
+            unset="nothing",
+        ),
+    ] = None
     precision: Annotated[
         "Precision | None",
         _OfShards("The precision of the encoder.", unset="the encoder's default"),
@@ -90,6 +108,12 @@ class BuildSettings:
 
     def __post_init__(self) -> None:
         check_values(self)
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """What the manifest of the index keeps for its searches."""
+        boost = {} if self.boost is None else {"boost": list(self.boost)}
+        return {"facets": list(self.facets), **boost}
 
     def splitter(self, encoder: "ModelEncoder") -> "PassageSplitter":
         """What splits documents for this encoder.

@@ -43,7 +43,7 @@ class Rerank:
             text = encoder_text(title, passage.text)
             logits.append(asked.reranker.logit(search.request.query, text))
             began, longest = (now := perf_counter()), max(longest, now - began)
-        both = order_by(search.documents.scores, logits, asked.reranker.weight)
+        both = order_by(search.documents.ordering, logits, asked.reranker.weight)
         best_first = np.argsort(-both, kind="stable")
         search.rerank_scores = [score_of(logits[place]) for place in best_first]
         others = np.arange(len(logits), len(search.documents.rows))
@@ -63,16 +63,26 @@ class Fetch:
             search.hits, search.context = [], _context(search)
             return True
         asked = slice(search.request.offset, search.num_wanted)
-        scores = search.documents.scores[asked].tolist()
-        rows = search.documents.rows[asked].tolist()
-        found = search.generation.parts.store.passages(
+        found = search.documents.at(np.arange(len(search.documents.rows))[asked])
+        scores, rows = found.scores.tolist(), found.rows.tolist()
+        nothing: list[float | None] = [None] * len(rows)
+        boosted = nothing if found.boosted is None else found.boosted.tolist()
+        stored = search.generation.parts.store.passages(
             rows, include_text=search.request.include_text
         )
         new = search.rerank_scores[asked]
         search.hits = [
-            Hit(passage.document_id, score, title, passage, metadata, rerank_score=rerank_score)
-            for score, rerank_score, (passage, title, metadata) in zip(
-                scores, [*new, *[None] * (len(rows) - len(new))], found, strict=True
+            Hit(
+                passage.document_id,
+                score,
+                title,
+                passage,
+                metadata,
+                rerank_score=rerank_score,
+                boosted_score=boosted_score,
+            )
+            for score, boosted_score, rerank_score, (passage, title, metadata) in zip(
+                scores, boosted, [*new, *nothing[len(new) :]], stored, strict=True
             )
         ]
         return True
@@ -84,6 +94,9 @@ def _context(search: SearchState) -> Context:
     asked = search.documents.rows[search.request.offset : search.num_wanted]
     reranked = search.documents.rows[search.request.offset : len(search.rerank_scores)]
     found = search.candidates.at(search.candidates.scores >= search.request.least_score)
+    if search.gains is not None:
+        boosted = found.scores + search.gains.by_row[found.rows]
+        found = found.at(np.argsort(-boosted, kind="stable"))
     # Numbers can be compared only if they are asked for at once.
     numbers = parts.passage_to_document[np.concatenate((asked, found.rows))]
     is_asked = np.isin(numbers[len(asked) :], numbers[: len(asked)])
