@@ -10,9 +10,8 @@ from training.contrastive.false_negatives import FalseNegatives
 from training.contrastive.stage import ContrastiveStage, ContrastiveTask
 from training.contrastive.validator import Validator
 from training.inputs import load_data, make_dual_encoder, make_loss, make_step, notes_of
-from training.logged_run import read_training_log
 from training.loop.embedding_cache import EmbeddingCache
-from training.loop.log import TrainingProgress
+from training.loop.log import TrainingProgress, logged
 from training.loop.loop import Best, TrainingLoop
 from training.loop.run import Start, training_run
 from training.loop.stage import Stage
@@ -135,8 +134,8 @@ def train(
         quality = validator.quality(encoder)
         _publish(loop, recipe, dual_encoder, best, quality, len(validation.queries))
     chosen = f"the best checkpoint is of step {best.step} of stage {best.stage}"
-    first, *_ = read_training_log(loop.log.path).of_kind("evaluation")
-    return Outcome(chosen, quality, len(validation.queries), first.values["ndcg@10"])
+    first, *_ = logged(loop.log.path, "evaluation")
+    return Outcome(chosen, quality, len(validation.queries), first["ndcg@10"])
 
 
 def keeps_documents(recipe: Recipe) -> bool:

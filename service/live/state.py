@@ -12,6 +12,7 @@ from fastapi import Depends, Request, Response
 from service.admission.cost import COST
 from service.admission.executor import Argument, SearchExecutor
 from service.live.suggestions import Suggestions
+from service.live.weak import WeakLines
 from service.wire.body import json_response
 from service.wire.connection import UnreadAnswers
 from service.wire.problems import NotReadyError, QueueFullError
@@ -75,6 +76,7 @@ class LoadedIndex:
     searcher: Searcher
     cache: QueryCache | None
     suggestions: Suggestions
+    weak: WeakLines
 
     @property
     def generation(self) -> str:
@@ -106,7 +108,7 @@ class ServiceState:
         """Answer with `searcher` from now on."""
         # A new cache each time, so that no embedding outlives the encoder that made it.
         cache = QueryCache(self._cache_bytes) if self._cache_bytes else None
-        self.loaded = loaded = LoadedIndex(searcher, cache, Suggestions(searcher))
+        self.loaded = loaded = LoadedIndex(searcher, cache, Suggestions(searcher), WeakLines())
         return loaded
 
     def drain(self) -> None:

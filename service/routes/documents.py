@@ -21,6 +21,7 @@ from service.wire.answers import (
     RefiningAnswer,
     RerankerAnswer,
     SuggestAnswer,
+    WeakAnswer,
 )
 from service.wire.body import JsonRoute
 from service.wire.context import STAGES
@@ -71,6 +72,7 @@ def documents_router() -> APIRouter:
     )(document)
     router.get("/facets", response_model=FacetsAnswer, **_LINK)(facets)
     router.get("/suggest", response_model=SuggestAnswer, **_LINK)(suggest)
+    router.get("/weak", responses=problems())(weak)
     router.get("/info", responses=problems())(info)
     return router
 
@@ -106,6 +108,12 @@ async def suggest(
     """Give the titles that have the typed words, the last one as a beginning, with typos."""
     titles = await service.state.loaded.suggestions.titles(service.deadline(request))
     return await service.answer(request, partial(_suggest, titles, asked.limit), asked.q)
+
+
+async def weak(service: ReadyService) -> WeakAnswer:
+    """The score in each mode that random words of the index reach, at the default weight."""
+    loaded = service.state.loaded
+    return WeakAnswer(weak_below=await loaded.weak.of(loaded), index=loaded.generation)
 
 
 async def info(service: ReadyService) -> InfoAnswer:

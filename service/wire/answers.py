@@ -276,6 +276,16 @@ class RefiningAnswer(BaseModel):
     of: int = Field(description="All passages; 0 until they are counted.")
 
 
+class WeakAnswer(BaseModel):
+    """The answer of `/weak`."""
+
+    weak_below: dict[str, float] = Field(
+        description="For hybrid and dense, the score that every second query of random words "
+        "reaches; empty if it cannot be measured."
+    )
+    index: str = Field(description="Fingerprint of the index.")
+
+
 class InfoAnswer(BaseModel):
     """The answer of `/info`."""
 

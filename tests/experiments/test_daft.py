@@ -24,7 +24,6 @@ from experiments.daft.runs import (
 from experiments.daft.tests import TITLES
 from measuring.experiment import file_of
 from measuring.results import RESULTS, write
-from training.logged_run import read_training_log
 
 COLLAPSED = "constants-fast-unaligned"
 OPTIONS = Namespace(data=Path("data"), work=Path("runs"), seeds=3, only="", again=False)
@@ -157,7 +156,7 @@ def test_a_log_becomes_the_stages_of_a_record(tmp_path: Path) -> None:
         for step in (10, 20)
     ]
     (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, records)))
-    log = read_training_log(tmp_path / "metrics.jsonl")
+    log = tmp_path / "metrics.jsonl"
     assert verdict(log) == "complete"
     assert stages_of(log)["fine-tuning"] == {
         "evaluations": evaluations(COLLAPSED, 0),

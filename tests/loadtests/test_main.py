@@ -133,11 +133,8 @@ def test_locust_asks_below_saturation(report: tuple[Path, str]) -> None:
     ("arguments", "sentence"),
     [
         (["--rates", "many"], "argument --rates: 'many' is given; a number from 0.1 to 1000 is"),
-        (["--rates", "0"], "argument --rates: '0' is given; a number from 0.1 to 1000 is expected"),
-        (["--rates", "nan"], "argument --rates: 'nan' is given; a number from 0.1 to 1000 is"),
         (["--duration", "0"], "argument --duration: '0' is given; a number from 1 to 3600 is"),
         (["--queries", "/nowhere"], "/nowhere: cannot be read: No such file"),
-        (["--queries", "{empty}"], "{empty}: the file is empty"),
         (["--single", "0"], "--single and --batch are both 0; one must be above"),
         (["--index", "/nowhere"], "/nowhere is not a directory"),
         (["--service", "plain"], "--service 'plain' is given; NAME=COMMAND is expected"),
@@ -156,9 +153,7 @@ def test_locust_asks_below_saturation(report: tuple[Path, str]) -> None:
 def test_what_it_cannot_run_with_is_one_sentence(
     small_index: Path, tmp_path: Path, refused, arguments: list[str], sentence: str
 ) -> None:
-    empty = tmp_path / "empty.txt"
-    empty.touch()
-    names = {"empty": empty, "encoder": DEFAULT_ENCODER}
+    names = {"encoder": DEFAULT_ENCODER}
     words = [argument.format(**names) for argument in arguments]
     (line,) = refused("--index", small_index, "--out", tmp_path / "report", *words)
     assert line.startswith(f"loadtests: {sentence.format(**names)}")

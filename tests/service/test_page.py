@@ -238,7 +238,7 @@ def test_the_page_sends_requests_only_to_its_own_service(open_page: OpenPage, se
     document = quote(page.locator("#document-metadata dd").first.inner_text())
     paths = {url.removeprefix(server.url).split("?")[0] for url in asked if url[:5] != "data:"}
     files = set(PAGE_FILES) - {"/page/try.js"}  # of /docs
-    assert {*files, "/search", "/facets", "/info", f"/documents/{document}"} == paths
+    assert {*files, "/search", "/facets", "/info", "/weak", f"/documents/{document}"} == paths
 
 
 def test_one_search_is_sent_when_typing_stops(open_page: OpenPage) -> None:

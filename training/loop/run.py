@@ -21,7 +21,7 @@ from training.errors import RecipeError, TrainingDataError
 from training.loop.checkpoints import BEST, CHECKPOINT
 from training.loop.devices import make_accelerator, memory_errors
 from training.loop.log import FILE_NAME as LOG_FILE
-from training.loop.log import TrainingProgress
+from training.loop.log import TrainingProgress, logged
 from training.loop.optimisation import Optimiser
 from training.model.trained import KIND, MODEL, TOWERS
 
@@ -155,7 +155,7 @@ def _locked(
             try:
                 yield
             except (CollectionError, TrainingDataError):
-                if not _has_steps(out):
+                if not logged(out / LOG_FILE, "step"):
                     for name in (CHECKPOINT, BEST, LOG_FILE, *temporary):
                         _remove(out / name)
                 raise
@@ -203,14 +203,6 @@ def _restore_or_remove(earlier: Path, out: Path) -> None:
         else:
             disk.remove_tree(out, ignore_errors=True)
             disk.rename(earlier, out)
-
-
-def _has_steps(out: Path) -> bool:
-    """Whether the log of a run has a step."""
-    log = out / LOG_FILE
-    return log.is_file() and any(
-        json.loads(line)["kind"] == "step" for line in log.read_text("utf-8").splitlines()
-    )
 
 
 def _remove(path: Path) -> None:
