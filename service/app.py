@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Depends, FastAPI
@@ -18,6 +19,7 @@ from service.routes import operation
 from service.routes.documentation import documentation_router
 from service.routes.documents import documents_router
 from service.routes.embeddings import embeddings_router
+from service.routes.files import files_router
 from service.routes.operation import admin_router, without_index
 from service.routes.page import page_router
 from service.routes.rerank import rerank_router
@@ -54,13 +56,14 @@ def create_app(
     admin_key: ApiKey | None = None,
     write_key: ApiKey | None = None,
     cors_origins: Sequence[str] = (),
+    files: Path | None = None,
     tracing: "Tracing | None" = None,
 ) -> FastAPI:
     """The HTTP application over the searcher in `state`, counting into `metrics`.
 
     Without `search_key`, searches need no key. Without `reloader`, there is no route to reload;
     without `admin_key`, that route refuses every request. The same holds for `writing`, with
-    `write_key`.
+    `write_key`. The originals of documents are below `files`.
 
     :param unread: The connections with answers that clients have not read yet.
     :param turns: What heads and bodies take on the event loop, on connections and in routes.
@@ -79,7 +82,7 @@ def create_app(
         generate_unique_id_function=lambda route: route.name,
     )
     app.state.service = service = Service(
-        state, executor, limits, unread or UnreadAnswers(), turns or Turns()
+        state, executor, limits, unread or UnreadAnswers(), turns or Turns(), files is not None
     )
     app.state.metrics = metrics
     add_problem_handlers(app)
@@ -96,6 +99,8 @@ def create_app(
         *of_index[1],
     ):
         _include(app, router, search_key)
+    if files is not None:
+        _include(app, files_router(files), search_key)
     for router in (operation.router, page, documentation_router(app)):
         app.include_router(router)
     if reloader is not None:

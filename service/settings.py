@@ -83,6 +83,7 @@ class Settings(BaseSettings):
     )
     precision: Precision | None = Field(None, description="int8, int8_static or fp32")
     reranker: Path | None = Field(None, description="the path of a re-ranker's directory")
+    files: Path | None = Field(None, description="the path of the folder that was indexed")
     host: str = Field(
         "127.0.0.1",
         pattern=r"[^\s,]",

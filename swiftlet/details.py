@@ -65,6 +65,7 @@ class _Index(_Encoded):
     language: str | None = None
     analysis: _Positive = 1
     facets: list[str] = []
+    boost: list[dict[str, Any]] = []
     recall: dict[str, Any] = {}
     training: _Training = _Training()
     change: _Count = 0

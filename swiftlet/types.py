@@ -97,7 +97,8 @@ class Hit:
     """A document found for a query, with the passage that gave it its score (maxP).
 
     `highlights` are spans of the passage's text. `rerank_score`, from 0 to 1, is the
-    re-ranker's score, if it has scored the passage.
+    re-ranker's score, if it has scored the passage. `boosted_score` is the score with what a boost
+    adds, if there is one; the order is by it.
     """
 
     document_id: str
@@ -107,6 +108,7 @@ class Hit:
     metadata: Mapping[str, object]
     highlights: tuple[Span, ...] = ()
     rerank_score: float | None = None
+    boosted_score: float | None = None
 
     def __repr__(self) -> str:
         text = " ".join(self.passage.text[:_SHOWN_CHARACTERS].split())
@@ -114,6 +116,46 @@ class Hit:
         title = f"  {self.title}" if self.title else ""
         score = self.score if self.rerank_score is None else self.rerank_score
         return f"{score:.4f}  {self.document_id}{title}: {text}{more}"
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """A part of a document that was found: `text == document.text[start:end]`.
+
+    It stands in the lines `first_line` to `last_line` of the document's text, counted from 1.
+    `score` is that of its best passage.
+    """
+
+    document_id: str
+    title: str
+    heading: str
+    start: int
+    end: int
+    first_line: int
+    last_line: int
+    text: str
+    score: float
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Context:
+    """What a search found, as a text for a language model, which cites each of its `excerpts`.
+
+    The documents come best first, and the excerpts of a document in the order of its text. `text`
+    has `num_tokens` tokens, of four bytes each.
+    """
+
+    text: str
+    excerpts: list[Excerpt]
+    num_tokens: int
+
+    @property
+    def document_ids(self) -> list[str]:
+        """The documents that there are excerpts of, the best one first."""
+        return [*dict.fromkeys(each.document_id for each in self.excerpts)]
+
+    def __repr__(self) -> str:
+        return self.text
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -125,7 +167,7 @@ class SearchResult:
     `num_reranked` documents were re-ranked, on this page or not.
     `stage_seconds` has one number for each of `STAGE_NAMES`: 0.0 where a stage had nothing to do.
     `cached` is true when the query's embedding came from the cache. `generation` is the
-    `Searcher.generation` of the index.
+    `Searcher.generation` of the index. A search with the `format` `context` has one, and no hits.
     """
 
     hits: list[Hit]
@@ -133,6 +175,7 @@ class SearchResult:
     cached: bool = False
     generation: str = ""
     num_reranked: int = 0
+    context: Context | None = None
 
     def __iter__(self) -> Iterator[Hit]:
         return iter(self.hits)

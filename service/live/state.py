@@ -12,6 +12,7 @@ from fastapi import Depends, Request, Response
 from service.admission.cost import COST
 from service.admission.executor import Argument, SearchExecutor
 from service.live.suggestions import Suggestions
+from service.live.weak import WeakLines
 from service.wire.body import json_response
 from service.wire.connection import UnreadAnswers
 from service.wire.problems import NotReadyError, QueueFullError
@@ -75,6 +76,7 @@ class LoadedIndex:
     searcher: Searcher
     cache: QueryCache | None
     suggestions: Suggestions
+    weak: WeakLines
 
     @property
     def generation(self) -> str:
@@ -97,6 +99,8 @@ class ServiceState:
     def __init__(self, searcher: Searcher, *, cache_bytes: int = 0) -> None:
         """Begin with `searcher`; the cache of embeddings takes `cache_bytes`."""
         self.draining = False
+        self.refining: Callable[[], tuple[int, int] | None] = lambda: None
+        """How many passages the document encoder has read, and of how many, if it is at it."""
         self._cache_bytes = cache_bytes
         self.publish(searcher)
 
@@ -104,7 +108,7 @@ class ServiceState:
         """Answer with `searcher` from now on."""
         # A new cache each time, so that no embedding outlives the encoder that made it.
         cache = QueryCache(self._cache_bytes) if self._cache_bytes else None
-        self.loaded = loaded = LoadedIndex(searcher, cache, Suggestions(searcher))
+        self.loaded = loaded = LoadedIndex(searcher, cache, Suggestions(searcher), WeakLines())
         return loaded
 
     def drain(self) -> None:
@@ -121,6 +125,7 @@ class Service:
     limits: Limits
     unread: UnreadAnswers
     turns: Turns
+    has_files: bool = False
 
     def check(self, *, refuses_overload: bool = False) -> None:
         """Refuse a request that cannot be answered now, before its body is read.

@@ -1,12 +1,14 @@
-// What is asked for besides the hits: why a hit was found, similar documents, the search as a program.
+// What is asked for besides the hits: why a hit was found, similar documents, the search as a program, which hits
+// are weak, the original of a document, how far the index is.
 
 import { asCurl, asPython } from "./code.js";
-import { drawChanged, drawList, drawProgram, drawReasons } from "./drawing.js";
-import { Problem, hasKey, search } from "./service.js";
+import { drawChanged, drawList, drawProgram, drawReasons, drawWeaker, originalOf, progressOf } from "./drawing.js";
+import { Problem, fetchFile, fetchInfo, fetchWeak, hasKey, search } from "./service.js";
 
 const COMPARED = 100; // documents of each mode, to explain a hit
 const SIMILAR = 5;
 const READ_CHARACTERS = 1000; // of a document, to find similar ones
+const PROGRESS_MS = 3000;
 
 /** The body of a search. */
 export function bodyOf({ query, mode, filter }) {
@@ -72,4 +74,59 @@ export function showPrograms(shown, target) {
   target.replaceChildren(
     ...ways.map(([name, written]) => drawProgram(name, written(url, bodyOf(shown), hasKey()))),
   );
+}
+
+/** The scores below which hits are weak, by what `/info` said of an index. */
+const lines = new WeakMap();
+let latest = null;
+
+/** Draw a line above those hits that are as weak as hits of random words, if only such hits follow. */
+export async function showWeaker(shown, described) {
+  latest = shown;
+  const index = await described;
+  if (!index) return;
+  if (!lines.has(index)) lines.set(index, fetchWeak().catch(() => ({})));
+  const line = (await lines.get(index))[shown.mode || index.modes[0]];
+  if (line === undefined || latest !== shown) return;
+  const list = document.getElementById("hits");
+  list.querySelector(".weaker")?.remove();
+  const first = 1 + shown.hits.findLastIndex(({ score }) => score >= line);
+  if (first < shown.hits.length) list.children[first].before(drawWeaker());
+}
+
+const original = document.getElementById("original");
+
+/** Link to the original of a document, if the service has it. */
+export async function showOriginal(found, passage, described) {
+  original.hidden = true;
+  original.href = originalOf(found, passage);
+  original.dataset.documentId = found.document_id;
+  original.hidden = !(await described)?.hasFiles;
+}
+
+// A link sends no key, so the file is fetched with it. It is of a type that runs nothing.
+original.addEventListener("click", async (event) => {
+  if (!hasKey()) return;
+  event.preventDefault();
+  const { hash } = new URL(original.href);
+  const problem = document.getElementById("remark");
+  problem.textContent = "";
+  await fill(problem, () => fetchFile(original.dataset.documentId), (file) =>
+    window.open(URL.createObjectURL(file) + hash, "_blank", "noopener"),
+  );
+  problem.hidden = !problem.textContent;
+});
+
+let waiting = 0;
+
+/** Say how far the index is while `swiftlet up` makes it better; a hidden page does not ask. */
+export function showProgress({ refining }) {
+  clearTimeout(waiting);
+  const line = document.getElementById("refining");
+  line.hidden = !refining;
+  line.textContent = refining ? progressOf(refining) : "";
+  if (!refining) return;
+  waiting = setTimeout(async () => {
+    showProgress(document.hidden ? { refining } : await fetchInfo().catch(() => ({ refining })));
+  }, PROGRESS_MS);
 }

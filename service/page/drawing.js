@@ -1,5 +1,7 @@
 // Draws the service's answers. Documents may contain any text, so all of it is inserted as text.
 
+import { element, webAddress } from "./elements.js";
+import { drawMarkdown, isMarkdown } from "./markdown.js";
 import { unitOffset } from "./service.js";
 import { codeSpans, snippetOf } from "./text.js";
 
@@ -7,14 +9,7 @@ const STAGE_COLOURS = 10; // of style.css; a stage beyond them takes the first o
 const SHOWN_VALUES = 8; // of a facet; the others are folded
 const MODES = { hybrid: "meaning and words", dense: "meaning", lexical: "words" };
 const number = new Intl.NumberFormat("en-GB");
-
-/** An element with a class and its children: strings become text, never markup. */
-function element(name, className = "", ...children) {
-  const made = document.createElement(name);
-  if (className) made.className = className;
-  made.append(...children);
-  return made;
-}
+const languages = new Intl.DisplayNames("en-GB", { type: "language" });
 
 /** "1 document", "2 documents". */
 export function counted(count, noun) {
@@ -62,12 +57,25 @@ export function drawHit(hit, asked) {
     "li",
     "hit",
     element("h3", "", drawLink(hit, asked)),
-    element("p", "score", element("span", "spoken", "Score "), bar, hit.score.toFixed(3)),
+    element("p", "score", element("span", "spoken", "Score "), bar, ...drawScore(hit)),
     ...(hit.passage.heading ? [element("p", "heading", hit.passage.heading)] : []),
-    element("p", "passage", ...drawPassage(hit.passage)),
+    isMarkdown(hit)
+      ? element("div", "passage rich", ...drawRichPassage(hit.passage))
+      : element("p", "passage", ...drawPassage(hit.passage)),
     element("p", "identity", element("bdi", "", hit.document_id), ...drawOrigin(hit.metadata)),
     why,
   );
+}
+
+/** The score, and what a boost adds to it. */
+function drawScore({ score, boosted_score: boosted = score }) {
+  const added = boosted - score;
+  return added < 0.0005 ? [score.toFixed(3)] : [`${score.toFixed(3)} + ${added.toFixed(3)}`];
+}
+
+/** The line above hits that a query of any words might find. */
+export function drawWeaker() {
+  return element("li", "weaker", "Weaker matches");
 }
 
 /** Documents as a list of links with their scores. */
@@ -83,10 +91,8 @@ function drawOrigin({ url }) {
 }
 
 function drawWebLink(address) {
-  const parsed = typeof address === "string" && URL.canParse(address) ? new URL(address) : null;
-  if (!["http:", "https:"].includes(parsed?.protocol)) return null;
-  const link = element("a", "outside", address);
-  Object.assign(link, { href: parsed.href, target: "_blank", rel: "noopener noreferrer" });
+  const link = webAddress(address);
+  link?.append(address);
   return link;
 }
 
@@ -165,6 +171,16 @@ function drawPassage({ text, highlights = [] }) {
   return parts.map((part) => (typeof part === "string" ? part.replace(/\n\s*\n/g, "\n") : part));
 }
 
+/** Whole lines of a passage in Markdown, around its best sentences, with its highlights marked. */
+function drawRichPassage({ text, highlights = [] }) {
+  const marks = highlights.map((span) => span.map((character) => unitOffset(text, character)));
+  const [start, end] = snippetOf(text, marks);
+  const first = text.lastIndexOf("\n", start) + 1;
+  const stop = text.indexOf("\n", end);
+  const drawn = drawMarkdown(text, first, stop < 0 ? text.length : stop, marks, "p");
+  return text.slice(0, first).trim() ? ["…", ...drawn] : drawn;
+}
+
 /** A part of a text, with the spans of code as elements. */
 function drawPart(text, from, to, code) {
   const parts = [];
@@ -195,7 +211,7 @@ export function drawFacet(id, field, values, chosen, open) {
     Object.assign(input, { type: "checkbox", id: `${id}-${position}`, name: field, checked });
     input.dataset.value = JSON.stringify(value);
     const parts = count === undefined ? [] : [number.format(count), element("span", "spoken", " documents")];
-    const label = element("label", "", input, element("span", "value", String(value).trim() || "(blank)"));
+    const label = element("label", "", input, element("span", "value", shownValue(field, value)));
     label.append(element("span", "amount", ...parts));
     return label;
   });
@@ -208,6 +224,12 @@ export function drawFacet(id, field, values, chosen, open) {
     drawn.append(more);
   }
   return drawn;
+}
+
+/** A value of a field; a code of a language by the language's name. */
+function shownValue(field, value) {
+  const text = String(value).trim() || "(blank)";
+  return field === "language" && /^[a-z]{2,3}$/.test(text) ? languages.of(text) : text;
 }
 
 /** The times of the stages that ran, as a stacked bar and in words. */
@@ -230,14 +252,40 @@ export function drawStages(stages) {
 }
 
 /** A document's text, with the passage marked, if there is one; offsets count code points. */
-export function drawText(text, passage) {
+export function drawText(found, passage) {
+  const { text } = found;
+  const start = passage ? unitOffset(text, passage.start) : 0;
+  const end = passage ? start + unitOffset(text.slice(start), passage.end - passage.start) : 0;
+  if (isMarkdown(found)) return drawRichText(text, passage ? [[start, end]] : []);
   const code = codeSpans(text);
   if (!passage) return drawPart(text, 0, text.length, code);
-  const start = unitOffset(text, passage.start);
-  const end = start + unitOffset(text.slice(start), passage.end - passage.start);
   const mark = element("mark", "", ...drawPart(text, start, end, code));
   mark.id = "passage";
   return [...drawPart(text, 0, start, code), mark, ...drawPart(text, end, text.length, code)];
+}
+
+function drawRichText(text, marks) {
+  const rich = element("div", "rich", drawMarkdown(text, 0, text.length, marks));
+  const first = rich.querySelector("mark");
+  if (first) first.id = "passage";
+  for (const frame of rich.querySelectorAll(".table, pre")) {
+    Object.assign(frame, { tabIndex: 0, role: "region", ariaLabel: frame.matches("pre") ? "Code" : "Table" });
+  }
+  return [rich];
+}
+
+/** Where the original of a document is, at the page or the words of a passage. */
+export function originalOf({ document_id: id, metadata: { page } }, passage) {
+  const address = `files/${encodeURIComponent(id)}`;
+  if (Number.isInteger(page)) return `${address}#page=${page}`;
+  const words = passage?.text?.trim().split(/\s+/).slice(0, 6).join(" ");
+  return words ? `${address}#:~:text=${encodeURIComponent(words).replaceAll("-", "%2D")}` : address;
+}
+
+/** How far the better vectors of an index are. */
+export function progressOf({ passages, of }) {
+  const share = of ? `${number.format(passages)} of ${counted(of, "passage")}` : "its passages are being counted";
+  return `The index can be searched, and is becoming better: ${share}.`;
 }
 
 /** Where in its document a passage stands, in words. */

@@ -1,7 +1,7 @@
 // The search page: requests, views, and the address that reflects both.
 
 import { offerToAdd } from "./adding.js";
-import { beginningOf, bodyOf, explain, fill, showPrograms, showSimilar } from "./asides.js";
+import { beginningOf, bodyOf, explain, fill, showOriginal, showPrograms, showProgress, showSimilar, showWeaker } from "./asides.js";
 import {
   addressOf,
   counted,
@@ -93,6 +93,7 @@ function showHits(asked, answer) {
   $("count").textContent = `${found} in ${time} ms`;
   $("stages").replaceChildren(...drawStages(answer.stages));
   $("hits").replaceChildren(...hits.map((hit) => drawHit(hit, asked)));
+  showWeaker(shown, described);
   showMore(next);
   $("code").open = false;
   announce(`${found} found in ${time} milliseconds`);
@@ -126,7 +127,8 @@ function showDocument(found, passage) {
   $("document-title").textContent = title;
   $("document-where").textContent = whereabouts(found.text, passage);
   $("document-metadata").replaceChildren(...drawMetadata(found));
-  $("document-text").replaceChildren(...drawText(found.text, passage));
+  $("document-text").replaceChildren(...drawText(found, passage));
+  showOriginal(found, passage, described);
   $("to-passage").hidden = !passage;
   $("similar").open = false;
   $("similar").hidden = !beginningOf(found);
@@ -139,7 +141,7 @@ function showDocument(found, passage) {
 }
 
 function showPassage() {
-  $("passage").scrollIntoView({ block: "center" });
+  $("passage")?.scrollIntoView({ block: "center" });
 }
 
 function showResults() {
@@ -281,6 +283,7 @@ function showFollowing() {
     shown.offset += answer.hits.length;
     const drawn = fresh.map((hit) => drawHit(hit, shown));
     $("hits").append(...drawn);
+    showWeaker(shown, described);
     $("count").textContent = amount(hits.length, answer.next);
     announce(`${counted(fresh.length, "document")} more`);
     showMore(answer.next);
@@ -552,7 +555,10 @@ function offer({ modes, facets }) {
 /** Show the size of the index, examples, modes and facets; what `/info` says of the index. */
 async function describe() {
   try {
-    const { index, encoder } = await fetchInfo();
+    const info = await fetchInfo();
+    const { index, encoder } = info;
+    index.hasFiles = info.files;
+    showProgress(info);
     // Without an encoder, only programs that send embeddings find by meaning.
     if (!encoder.max_tokens) index.modes = index.modes.filter((mode) => mode === "lexical");
     offer(index);

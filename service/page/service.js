@@ -66,6 +66,16 @@ export async function fetchFacets(filter) {
   return facets;
 }
 
+/** The score in each mode below which a hit is weak. */
+export async function fetchWeak() {
+  return (await read(await ask("weak"))).weak_below;
+}
+
+/** The original of a document. */
+export async function fetchFile(documentId) {
+  return (await ask(`files/${encodeURIComponent(documentId)}`)).blob();
+}
+
 /** Titles of documents that have the typed words. */
 export async function fetchSuggestions(text, limit, signal) {
   const { suggestions } = await read(await ask(`suggest?${new URLSearchParams({ q: text, limit })}`, { signal }));

@@ -18,8 +18,10 @@ from service.wire.answers import (
     FacetsAnswer,
     IndexAnswer,
     InfoAnswer,
+    RefiningAnswer,
     RerankerAnswer,
     SuggestAnswer,
+    WeakAnswer,
 )
 from service.wire.body import JsonRoute
 from service.wire.context import STAGES
@@ -70,6 +72,7 @@ def documents_router() -> APIRouter:
     )(document)
     router.get("/facets", response_model=FacetsAnswer, **_LINK)(facets)
     router.get("/suggest", response_model=SuggestAnswer, **_LINK)(suggest)
+    router.get("/weak", responses=problems())(weak)
     router.get("/info", responses=problems())(info)
     return router
 
@@ -107,12 +110,19 @@ async def suggest(
     return await service.answer(request, partial(_suggest, titles, asked.limit), asked.q)
 
 
+async def weak(service: ReadyService) -> WeakAnswer:
+    """The score in each mode that random words of the index reach, at the default weight."""
+    loaded = service.state.loaded
+    return WeakAnswer(weak_below=await loaded.weak.of(loaded), index=loaded.generation)
+
+
 async def info(service: ReadyService) -> InfoAnswer:
     """The index and the encoder in use, and the limits."""
     loaded = service.state.loaded
     searcher = loaded.searcher
     reranker = searcher.reranker
     index, encoder = searcher.index_manifest, searcher.encoder_manifest
+    refining = await run_in_threadpool(service.state.refining)
     return InfoAnswer(
         embedding_space=index.embedding_space,
         encoder=EncoderAnswer(
@@ -139,6 +149,8 @@ async def info(service: ReadyService) -> InfoAnswer:
         reranker=None
         if reranker is None
         else RerankerAnswer(name=reranker.name, weight=reranker.weight),
+        refining=None if refining is None else RefiningAnswer(passages=refining[0], of=refining[1]),
+        files=service.has_files,
         limits=service.limits,
         threads=service.executor.threads,
         stages=list(STAGES),

@@ -94,6 +94,10 @@ class NotReadyError(RetrievalError):
     """The service does not answer searches now."""
 
 
+class UnknownFileError(RetrievalError):
+    """The folder of the originals has no file of a document."""
+
+
 class InternalError(Exception):
     """The entry for every other error: a fault of the service."""
 
@@ -130,6 +134,7 @@ PROBLEMS: dict[type[Exception], ProblemKind] = {
     ),
     WrongKeyError: ProblemKind(403, "wrong-key", "The key does not open this route"),
     UnknownDocumentError: ProblemKind(404, "unknown-document", "There is no such document"),
+    UnknownFileError: ProblemKind(404, "unknown-file", "There is no such file"),
     UnknownRouteError: ProblemKind(404, "unknown-route", "There is no such route"),
     MethodNotAllowedError: ProblemKind(
         405, "method-not-allowed", "The route does not take this method"

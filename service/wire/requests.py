@@ -21,6 +21,7 @@ from service.wire.body import SMALL_BODY_BYTES
 from service.wire.problems import InvalidRequestError
 from service.wire.refusals import shown
 from swiftlet.errors import QueryError
+from swiftlet.index.columns.boosts import parse_boosts
 from swiftlet.index.columns.filters import Filter, parse_filter
 from swiftlet.search.request import OPTIONS, RequestConflictError, SearchRequest
 from swiftlet.text import INVISIBLE, check_query
@@ -37,7 +38,7 @@ SEARCHABLE = (
 )
 """The texts that `check_query` accepts, in JSON Schema: no NUL, and not all blank."""
 
-_TYPES = get_type_hints(SearchRequest, localns={"Filter": Any})
+_TYPES = get_type_hints(SearchRequest, localns={"Filter": Any, "Boosts": Any})
 
 
 class Limits(BaseModel):
@@ -87,6 +88,8 @@ FilterObject = Annotated[
 ]
 """A filter in a body."""
 
+_BOOST: dict[str, Any] = {"type": "object", "additionalProperties": True}
+
 GivenFilter = Annotated[
     Filter,
     PlainValidator(parse_filter),
@@ -107,6 +110,13 @@ FilterText = Annotated[
 ]
 """A filter in a query string."""
 
+
+BoostObject = Annotated[
+    Any,  # FastAPI would look for several parameters where a tuple is expected
+    PlainValidator(lambda value: None if value is None else parse_boosts(value)),
+    WithJsonSchema({"anyOf": [_BOOST, {"type": "array", "items": _BOOST}, {"type": "null"}]}),
+]
+"""What documents gain by their metadata."""
 
 EmbeddingNumbers = Annotated[
     list[Any],
@@ -314,6 +324,10 @@ def search_model(
                 description='null or {"top_n": 20}, with the number of documents that a re-ranker '
                 f"orders, from 1 to {limits.max_reranked},",
             ),
+        ),
+        "boost": (
+            Annotated[BoostObject, JSON_TEXT] if of_link else BoostObject,
+            Field(None, description="null, a boost or a list of boosts (docs/search.md)"),
         ),
         "group_size": (counted, _default("group_size")),
         "embedding": (

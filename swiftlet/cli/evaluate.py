@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from swiftlet.address import ADDRESSES
-from swiftlet.cli.fields import MEASURED, request_fields, takes
+from swiftlet.cli.fields import MEASURED, takes
 from swiftlet.cli.options import (
     AllowUnknown,
     PrecisionOption,
@@ -92,6 +92,6 @@ def evaluate(
             length_bins=length_bin or (),
             allow_unknown=allow_unknown,
             progress=progress,
-            **request_fields(fields),
+            **fields,
         )
     output.print(report.table())

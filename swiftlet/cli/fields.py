@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type
 import typer
 
 from swiftlet.arguments import Option, options_of
-from swiftlet.cli.options import Precision, filter_of
+from swiftlet.cli.options import Precision, boost_of, filter_of
 from swiftlet.cli.terminal import print_skipped
 from swiftlet.corpora.fields import Fields
 from swiftlet.index.building.settings import OPTIONS as BUILD_OPTIONS
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from swiftlet.corpora.rows import Corpus
 
 Parameters = list[inspect.Parameter]
-_TYPES = {"Filter": str, "Precision": Precision, "Role": str}
+_TYPES = {"Filter": str, "Boosts": str, "BoostObjects": str, "Precision": Precision, "Role": str}
+
+_READ = {"filter": filter_of, "boost": boost_of}
 
 
 def parameters(settings: type, names: Iterable[str] | None = None) -> Parameters:
@@ -61,7 +63,7 @@ def takes(**groups: Parameters) -> Callable[[Callable[..., None]], Callable[...,
             for group, members in groups.items():
                 found = {each.name: values.pop(each.name) for each in members}
                 values[group] = {
-                    name: value
+                    name: _READ[name](value) if name in _READ else value
                     for name, value in found.items()
                     if (source := context.get_parameter_source(name)) and source.name != "DEFAULT"
                 }
@@ -129,14 +131,6 @@ OF_CORPUS = [each for each in BUILT if BUILD_OPTIONS[each.name].of_shards] + COL
 def flag_of(parameter: inspect.Parameter) -> str:
     """How the command line calls an option."""
     return f"{parameter.annotation.__metadata__[0].default}"  # typer keeps it there at first
-
-
-def request_fields(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a search as `SearchRequest` takes them.
-
-    :raises FilterError: When the filter is not JSON.
-    """
-    return {name: filter_of(value) if name == "filter" else value for name, value in given.items()}
 
 
 @contextmanager

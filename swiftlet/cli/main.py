@@ -19,6 +19,7 @@ from swiftlet.cli.indexes.index import index
 from swiftlet.cli.indexes.sync import sync
 from swiftlet.cli.indexes.tune import tune
 from swiftlet.cli.inspect import inspect
+from swiftlet.cli.install import install
 from swiftlet.cli.mcp import mcp
 from swiftlet.cli.models.adapt import adapt
 from swiftlet.cli.models.distill import distill
@@ -30,6 +31,7 @@ from swiftlet.cli.models.train import train
 from swiftlet.cli.search import search
 from swiftlet.cli.serve import serve
 from swiftlet.cli.terminal import messages, output, print_refusal
+from swiftlet.cli.up import up
 from swiftlet.errors import RetrievalError
 
 REFUSED = 2
@@ -123,6 +125,7 @@ def options(
 
 
 _EXAMPLES: dict[Callable[..., None], str] = {
+    up: "swiftlet up notes/",
     demo: "swiftlet demo",
     index: "swiftlet index docs/ --out index",
     adopt: "swiftlet adopt vectors.faiss --texts texts.jsonl --out index",
@@ -130,6 +133,7 @@ _EXAMPLES: dict[Callable[..., None], str] = {
     search: "swiftlet search index 'how do volcanoes erupt?'",
     serve: "swiftlet serve index --port 8080",
     mcp: "swiftlet mcp index",
+    install: "swiftlet install index",
     add: "swiftlet add index more.jsonl",
     delete: "swiftlet delete index 'notes/old.md'",
     compact: "swiftlet compact index",

@@ -9,7 +9,7 @@ import typer
 
 from swiftlet import encoders
 from swiftlet.address import ADDRESSES
-from swiftlet.errors import FilterError, shown
+from swiftlet.errors import FilterError, InvalidArgumentError, shown
 
 Precision = Literal["fp32", "int8", "int8_static"]
 """The precisions an encoder directory may hold."""
@@ -101,6 +101,24 @@ def filter_of(option: str | None) -> Any:
             'JSON such as {"year": {"gte": 2020}}'
         )
     return conditions[0] if len(conditions) == 1 else {"and": conditions}
+
+
+def boost_of(option: str | None) -> Any:
+    """The value of the option --boost, which is JSON, or None.
+
+    :raises InvalidArgumentError: When it is not JSON, or has a number that is not finite.
+    """
+    from swiftlet.corpora.records import FINITE_JSON
+
+    if option is None:
+        return None
+    try:
+        return FINITE_JSON.decode(option)
+    except (ValueError, RecursionError):
+        raise InvalidArgumentError(
+            f"--boost is {shown(option)}, but JSON such as "
+            '{"field": "modified", "half_life_days": 30, "weight": 0.1} is expected'
+        ) from None
 
 
 def _condition(field: str, sign: str, value: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.text import Text
 
-from swiftlet.cli.fields import PRINTED, request_fields, takes
+from swiftlet.cli.fields import PRINTED, takes
 from swiftlet.cli.options import (
     IndexPlace,
     PrecisionOption,
@@ -59,7 +59,7 @@ def search(
     from swiftlet.search.request import SearchRequest, check_rerank
 
     numbers = None if embedding is None else _numbers(embedding)
-    request = SearchRequest(query or "", top_k=top_k, embedding=numbers, **request_fields(fields))
+    request = SearchRequest(query or "", top_k=top_k, embedding=numbers, **fields)
     check_rerank(request.rerank, reranker)
     with open_searcher(index, encoder=encoder, precision=precision, reranker=reranker) as searcher:
         result = searcher.search(request)
@@ -99,6 +99,8 @@ def _print_hits(hits: "Sequence[Hit]", first_rank: int) -> None:
         output.print("no documents found")
     for rank, hit in enumerate(hits, start=first_rank):
         score = f"[green]{hit.score:.4f}[/]"
+        if hit.boosted_score is not None:
+            score += f"  [green]{hit.boosted_score:.4f}[/]"
         if hit.rerank_score is not None:
             score += f"  [green]{hit.rerank_score:.4f}[/]"
         place = f"[bold]{rank:>3}[/]  {score}  [cyan]{escape(hit.document_id)}[/]"

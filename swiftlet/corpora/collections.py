@@ -157,6 +157,11 @@ def unread_files(path: Path | Sequence[Path]) -> str:
     named = {real_path(each) for each in paths if not is_dataset(each)}
     for each in paths:
         counts += _unread_suffixes(each, named)
+    return unread_sentence(counts)
+
+
+def unread_sentence(counts: Counter[str]) -> str:
+    """A sentence about files that are not read, by the numbers of their suffixes."""
     if not counts:
         return ""
     kinds = [f"{count} {suffix or 'without a suffix'}" for suffix, count in counts.most_common()]

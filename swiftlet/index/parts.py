@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from swiftlet.encoders.encoder import Encoder
-from swiftlet.errors import CorruptIndexError, FilterError
+from swiftlet.errors import CorruptIndexError, FilterError, InvalidArgumentError
+from swiftlet.index.columns.boosts import Boosts, Gains, check_boosts, gains_of
 from swiftlet.index.columns.columns import Columns, Value
 from swiftlet.index.columns.facets import check_single_values, facet_values
 from swiftlet.index.columns.filters import Filter, check_fields, passing
@@ -107,6 +108,19 @@ class SearchParts(ABC):
         :raises GroupingError: When none has the field, or one has several values of it.
         :raises FilterError: As `selection`.
         """
+
+    def gains(self, boosts: Boosts, *, is_default: bool) -> Gains | None:  # noqa: ARG002
+        """What passages gain by boosts; None where the index knows nothing of the metadata.
+
+        :param is_default: Whether the index asks for them, and not a search.
+        :raises InvalidArgumentError: When a search asks for boosts that this index cannot give.
+        """
+        if is_default:
+            return None
+        raise InvalidArgumentError(
+            "a boost is given, but the index is on a server, which knows no boosts: leave it out, "
+            "or make an index on this machine by swiftlet pull ADDRESS --out INDEX"
+        )
 
 
 class IndexSource(Protocol):
@@ -246,6 +260,20 @@ class LocalParts(SearchParts):
     @override
     def check_groups(self, path: str, tree: Filter) -> None:
         check_single_values(path, self.passing(tree))
+
+    @override
+    def gains(self, boosts: Boosts, *, is_default: bool) -> Gains | None:
+        if is_default and self.columns is None:
+            return None
+        segments = self.segments
+        if not is_default:
+            check_boosts(boosts, [each.columns for each in segments])
+        found = [
+            (gains_of(boosts, each.columns, len(each.alive)) * each.alive)[each.owners]
+            for each in segments
+        ]
+        by_row = np.concatenate(found).astype(np.float32)
+        return Gains(by_row, by_row.max(initial=0))
 
 
 @dataclass(frozen=True, kw_only=True)

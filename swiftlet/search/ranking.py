@@ -16,12 +16,14 @@ class Ranking:
     """Passages and their scores, best first: `scores` (k,) and `rows` (k,) of the index.
 
     A stage replaces both together, so no row keeps the score of another one. No passage outside the
-    ranking has a score above `highest_unseen`; it is None when there is no other passage.
+    ranking has a score above `highest_unseen`; it is None when there is no other passage. With
+    `boosted` scores (k,), these are what makes the best the first.
     """
 
     scores: Embeddings
     rows: Rows
     highest_unseen: np.float32 | None = None
+    boosted: Embeddings | None = None
 
     def __post_init__(self) -> None:
         if len(self.scores) != len(self.rows):
@@ -29,7 +31,13 @@ class Ranking:
 
     def at(self, places: NDArray[np.integer] | NDArray[np.bool]) -> "Ranking":
         """The passages at `places`: numbers in their new order, or a mask (k,) of those to keep."""
-        return Ranking(self.scores[places], self.rows[places], self.highest_unseen)
+        boosted = None if self.boosted is None else self.boosted[places]
+        return Ranking(self.scores[places], self.rows[places], self.highest_unseen, boosted)
+
+    @property
+    def ordering(self) -> Embeddings:
+        """The scores (k,) that the passages are ordered by."""
+        return self.scores if self.boosted is None else self.boosted
 
 
 def best_passages(

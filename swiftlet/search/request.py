@@ -10,11 +10,12 @@ from math import inf
 from numbers import Real
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-from swiftlet.arguments import Option, check_values, number, one_of, options_of
+from swiftlet.arguments import Option, check_values, number, one_of, options_of, whole_number
 from swiftlet.errors import InvalidArgumentError, shown
 from swiftlet.text import check_query
 
 if TYPE_CHECKING:  # NumPy is not loaded for the help of a command
+    from swiftlet.index.columns.boosts import Boosts
     from swiftlet.index.columns.filters import Filter
 
 Mode = Literal["hybrid", "dense", "lexical"]
@@ -26,7 +27,11 @@ Fusion = Literal["weighted", "rrf"]
 Highlighting = Literal["words", "sentence"]
 """The marked parts of passages: the words of the query, or the sentence nearest in meaning."""
 
+Format = Literal["hits", "context"]
+"""What a search answers: documents with their best passages, or a text for a language model."""
+
 MODES: tuple[Mode, ...] = get_args(Mode)
+FORMATS: tuple[Format, ...] = get_args(Format)
 FUSIONS: tuple[Fusion, ...] = get_args(Fusion)
 HIGHLIGHTINGS: tuple[Highlighting, ...] = get_args(Highlighting)
 
@@ -35,6 +40,12 @@ DEFAULT_WEIGHT = 0.72
 
 
 DEFAULT_GROUP_SIZE = 3
+
+MOST_TOKENS = 20_000
+"""Of a context; models use more of it hardly."""
+
+CONTEXT_DOCUMENTS = 50
+"""The most documents of a context, unless a search asks for another number."""
 
 
 LONGEST_EMBEDDING = 16_384
@@ -80,6 +91,18 @@ def _filter(_: str, value: Any) -> "Filter":
     from swiftlet.index.columns.filters import parse_filter
 
     return parse_filter(value)
+
+
+def _boosts(_: str, value: Any) -> "Boosts":
+    from swiftlet.index.columns.boosts import parse_boosts
+
+    return parse_boosts(value)
+
+
+def _tokens(name: str, value: Any) -> int:
+    if (found := whole_number(name, value, least=1)) > MOST_TOKENS:
+        raise InvalidArgumentError(f"{name} is {found}, but 1 to {MOST_TOKENS:,} is expected")
+    return found
 
 
 def _name(name: str, value: Any) -> str:
@@ -248,6 +271,38 @@ class SearchRequest:
         ),
     ] = None
 
+    boost: Annotated[
+        "Boosts | None",
+        SearchOption(
+            "What documents gain by their metadata, in JSON: "
+            '{"field": "modified", "half_life_days": 30, "weight": 0.1}.',
+            _boosts,
+            unset="the index's",
+        ),
+    ] = None
+    format: Annotated[
+        Format,
+        _choice(
+            "Documents with their best passages (hits), or a text for a language model (context).",
+            FORMATS,
+            ranks=False,
+            printed=False,
+            single=True,
+        ),
+    ] = "hits"
+    max_tokens: Annotated[
+        int,
+        SearchOption(
+            "The most tokens of a context, of four bytes each.",
+            _tokens,
+            expected=f"a whole number from 1 to {MOST_TOKENS}",
+            bounds={"ge": 1, "le": MOST_TOKENS},
+            ranks=False,
+            printed=False,
+            single=True,
+        ),
+    ] = 2_000
+
     def __post_init__(self) -> None:
         check_values(self)
         if self.embedding is None:
@@ -258,9 +313,10 @@ class SearchRequest:
             raise RequestConflictError(
                 "embedding", 'mode is "lexical", which takes no embedding: leave out one of the two'
             )
-        if self.fusion != "weighted" and (self.weight is not None or self.offset):
-            # The ranks, and so the order, depend on how many documents are asked for.
-            name = "offset" if self.weight is None else "weight"
+        # The ranks, and so the order, depend on how many documents are asked for.
+        alone = {"weight": self.weight is not None, "offset": self.offset, "boost": self.boost}
+        if self.fusion != "weighted" and any(alone.values()):
+            name = next(name for name, is_given in alone.items() if is_given)
             raise RequestConflictError(
                 "fusion",
                 f"fusion is {shown(self.fusion)}, which takes no {name}: give one of the two",
@@ -281,6 +337,8 @@ class SearchRequest:
                 f'highlight is "{self.highlight}", but passages without their text have nothing to '
                 "mark: ask for include_text true, or for no highlight",
             )
+        if self.format == "context":
+            self._check_context()
         if self.group_by is None:
             return
         for name, reason in (("offset", "have no pages"), ("rerank", "are not re-ranked")):
@@ -288,6 +346,19 @@ class SearchRequest:
                 raise RequestConflictError(
                     name, f"{name} is {value}, but groups {reason}: give either {name} or group_by"
                 )
+
+    def _check_context(self) -> None:
+        given = {
+            "group_by": self.group_by is not None,
+            "highlight": self.highlight is not None,
+            "include_text": not self.include_text,
+        }
+        for name in (name for name, is_given in given.items() if is_given):
+            raise RequestConflictError(
+                name,
+                f'{name} is {shown(getattr(self, name))}, but format is "context", which takes no '
+                f"{name}: leave out one of the two",
+            )
 
     def _check_without_query(self) -> None:
         needed = {
@@ -308,13 +379,16 @@ class SearchRequest:
         """The score that documents have at least."""
         return -inf if self.min_score is None else self.min_score
 
-    def ranking(self, mode: Mode, weight: float) -> str:
+    def ranking(self, mode: Mode, weight: float, boosts: "Boosts" = ()) -> str:
         """The JSON of what decides which documents are found, and in which order.
 
-        :param mode: The mode of the search, like `weight`, where the request leaves it to the
-            index.
+        :param mode: The mode of the search, like `weight` and `boosts`, where the request leaves it
+            to the index.
         """
         values = {name: getattr(self, name) for name in _RANKING}
+        values["boost"] = boosts
+        if not boosts:  # nor do they know boosts
+            del values["boost"]
         if self.embedding is None:  # cursors of earlier versions know none
             del values["embedding"]
         else:  # thousands of numbers take milliseconds to write

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from copy import copy
+from datetime import UTC, datetime
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -24,6 +25,7 @@ from swiftlet.errors import (
     RetrievalError,
 )
 from swiftlet.index import acceptance
+from swiftlet.index.columns.boosts import Boosts, at_day, parse_boosts
 from swiftlet.index.columns.columns import Value
 from swiftlet.index.columns.filters import Every, Filter, parse_filter
 from swiftlet.index.directory import IndexDirectory
@@ -34,6 +36,7 @@ from swiftlet.index.vectors.dense_scale import DenseScale, dense_scale_of
 from swiftlet.manifest import Manifest, check_embedding_spaces, read_manifest
 from swiftlet.search.groups import GroupedResult, KeptEmbeddings, find_groups
 from swiftlet.search.request import (
+    CONTEXT_DOCUMENTS,
     DEFAULT_WEIGHT,
     MODES,
     Mode,
@@ -48,7 +51,7 @@ from swiftlet.search.stages.state import (
     SearchState,
     depth_and_candidates,
 )
-from swiftlet.types import Document, Embeddings, SearchResult
+from swiftlet.types import Context, Document, Embeddings, SearchResult
 
 _ATTEMPTS = 3
 """How often a search is tried if its documents are deleted meanwhile."""
@@ -68,6 +71,9 @@ class Searcher:
 
     weight: float
     """The weight of the dense score in a hybrid search, unless a search gives another."""
+
+    boosts: Boosts
+    """What documents gain by their metadata, unless a search gives other boosts."""
 
     modes: tuple[Mode, ...]
     """The modes that this index can be searched in; the first one is the default."""
@@ -193,6 +199,7 @@ class Searcher:
             facets = manifest.details.get("facets", ()) if parts.counts_values else ()
             fields = {
                 "weight": number("weight", weight, least=0, most=1),
+                "boosts": parse_boosts(manifest.details.get("boost", [])),
                 "modes": self._modes(parts),
                 "facet_fields": tuple(facets),
                 "scale": dense_scale_of(manifest),
@@ -295,6 +302,24 @@ class Searcher:
             raise InvalidArgumentError("group_by is given: call search_groups for groups")
         return self._search(request, number("deadline", deadline), cache)
 
+    def context(
+        self,
+        query: str = "",
+        max_tokens: int = 2_000,
+        top_k: int = CONTEXT_DOCUMENTS,
+        **options: Any,
+    ) -> Context:
+        """What answers a query, as a text for a language model, with a citation of each excerpt.
+
+        The best passages of the `top_k` best documents, grown to whole sentences and merged, as
+        many as have `max_tokens` tokens of four bytes. Arguments: as `search`.
+
+        :raises RetrievalError: As `search`.
+        """
+        options |= {"format": "context", "max_tokens": max_tokens}
+        found = self.search(query, top_k, **options).context
+        return Context("", [], 0) if found is None else found
+
     def search_groups(
         self,
         query: str | SearchRequest = "",
@@ -325,7 +350,7 @@ class Searcher:
     def ranking(self, request: SearchRequest) -> str:
         """The JSON of what decides which documents a request finds, and in which order."""
         weight = self.weight if request.weight is None else request.weight
-        return request.ranking(self._mode_of(request), weight)
+        return request.ranking(self._mode_of(request), weight, self._boosts_of(request))
 
     def mode_of(self, asked: Mode | None) -> Mode:
         """The mode of a search for a text that asks for one, or leaves it to the index.
@@ -343,6 +368,11 @@ class Searcher:
         if request.mode is None and request.embedding is not None and "hybrid" in self.modes:
             return "hybrid"
         return self.mode_of(request.mode)
+
+    def _boosts_of(self, request: SearchRequest) -> Boosts:
+        if request.fusion != "weighted":  # ranks have no scale
+            return ()
+        return at_day(self.boosts if request.boost is None else request.boost, datetime.now(UTC))
 
     def embedding_of(self, request: SearchRequest) -> Embeddings | None:
         """The embedding (dim,) that a request gives, as the index compares it.
@@ -386,6 +416,7 @@ class Searcher:
                 )
             reranking = Reranking(self.reranker, request.rerank, deadline)
         depth, num_candidates = depth_and_candidates(request, mode)
+        boosts = self._boosts_of(request)
         attempts_left = _ATTEMPTS
         while True:
             attempts_left -= 1
@@ -401,6 +432,7 @@ class Searcher:
                 depth=depth,
                 reranking=reranking,
                 scale=self.scale,
+                boosts=boosts,
             )
             if embedding is not None:
                 search.embedding = embedding

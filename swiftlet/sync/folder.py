@@ -12,8 +12,10 @@ from typing import NamedTuple
 
 from pathspec import GitIgnoreSpec
 
+from swiftlet.corpora.collections import unread_sentence
 from swiftlet.corpora.files.kinds import can_read
 from swiftlet.errors import RetrievalError
+from swiftlet.index.directory import DOCUMENTS_FILE
 
 RULE_FILES = (".gitignore", ".swiftletignore")
 """The rules of a later file go before those of an earlier one."""
@@ -48,6 +50,11 @@ class Look:
     unknown: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     has_links: bool = False
+
+    @property
+    def sentences(self) -> list[str]:
+        """What is to be said of the look: its problems, and which kinds of files are not read."""
+        return [*self.problems, *filter(None, [printable(unread_sentence(self.unread))])]
 
     def note(self, problem: str) -> None:
         """Keep a sentence."""
@@ -110,6 +117,8 @@ class Folder:
         for each in parent.split("/") if parent else ():
             rules += self._rules_in(at)
             at = f"{at}/{each}" if at else each
+            if self.path.joinpath(at, DOCUMENTS_FILE).exists():
+                return
             if self.path.joinpath(at).is_symlink() or _is_left_out(at, rules, is_folder=True):
                 return
         rules += self._rules_in(at)
@@ -135,6 +144,8 @@ class Folder:
                 look.note(f"{self.path / at} cannot be read: {error.strerror}")
                 continue
             names = {entry.name for entry in entries}
+            if DOCUMENTS_FILE in names:  # an index, perhaps the one that follows this folder
+                continue
             rules += self._rules_in(at) if names.intersection(RULE_FILES) else ()
             pending += self._taken(entries, at, rules, look, seen)
 

@@ -13,7 +13,12 @@ from blake3 import blake3
 
 from swiftlet.corpora.files.documents import read_file
 from swiftlet.corpora.lines import LONGEST_BYTES, SkippedLines
-from swiftlet.errors import CollectionError, MissingExtraError, RetrievalError
+from swiftlet.errors import (
+    CollectionError,
+    InvalidArgumentError,
+    MissingExtraError,
+    RetrievalError,
+)
 from swiftlet.index.updates.directory_writer import IndexWriter
 from swiftlet.index.updates.writer import BATCH_DOCUMENTS, KnownPassages
 from swiftlet.progress import Progress, Silence
@@ -112,9 +117,10 @@ class FolderReader:
         """All documents of the folder, the newest files first, for a build.
 
         :raises FolderGoneError: When the folder is not there.
+        :raises InvalidArgumentError: When it has no file that can be read.
         """
         look = self.folder.look()
-        done.problems += look.problems
+        done.problems += look.sentences
         found = [each for each in self.hashes(look, done, settled=False) if not each[3]]
         progress = progress or Silence()
         for name, stamp, digest, _ in sorted(found, key=lambda each: -each[1].modified_ns):
@@ -123,6 +129,10 @@ class FolderReader:
                 self.seen.note([(name, stamp, digest, read[1])])
                 done.num_put += bool(read[0])
                 yield from read[0]
+        if not done.num_put:
+            raise InvalidArgumentError(
+                f"{self.folder.path} has no file that can be read: put one into it first"
+            )
 
 
 class FolderSync:
@@ -130,7 +140,7 @@ class FolderSync:
 
     def __init__(self, reader: FolderReader, writer: IndexWriter) -> None:
         """Read from `writer` what the index has."""
-        self._reader, self._writer = reader, writer
+        self._reader, self.writer = reader, writer
         self._files: dict[str, tuple[str | None, tuple[str, ...]]] = {}
         """The hash and the ids of the documents in the index, by the path of their file.
 
@@ -165,7 +175,7 @@ class FolderSync:
         look = self.folder.look(names if names is not None else ("",))
         if names is not None and look.has_links:
             names, look = None, self.folder.look()
-        done.problems += look.problems
+        done.problems += look.problems if names is not None else look.sentences
         changed, seen = dict[str, tuple[Stamp, str]](), []
         for name, stamp, found, problem in self._reader.hashes(look, done, settled=settled):
             is_same = self._files.get(name, ("", ()))[0] == found
@@ -180,14 +190,14 @@ class FolderSync:
         is_other = len(gone) > _FEW_FILES and not is_moved and not {*look.files} & {*self._files}
         if names is None and is_other:
             raise OtherFolderError(
-                f"{self.folder.path} has none of the {len(gone):,} files that {self._writer.place} "
+                f"{self.folder.path} has none of the {len(gone):,} files that {self.writer.place} "
                 "follows, so nothing is deleted: it may be another folder, or not mounted; to "
                 "begin anew, remove the index"
             )
-        known = self._writer.known_passages(self._sources(changed, gone))
+        known = self.writer.known_passages(self._sources(changed, gone))
         self._put(changed, known, done, progress or Silence())
         # Last, so that the passages of a file that was moved are still known.
-        self._writer.delete(each for name in gone for each in self._files[name][1])
+        self.writer.delete(each for name in gone for each in self._files[name][1])
         for name in gone:
             del self._files[name]
         self._reader.seen.forget(gone)
@@ -250,7 +260,7 @@ class FolderSync:
         documents = [each for found, _ in batch.values() for each in found]
         try:
             if documents:
-                self._writer.put(documents, known=known, batch_documents=len(documents))
+                self.writer.put(documents, known=known, batch_documents=len(documents))
         except CollectionError as error:
             if len(batch) > 1:  # the other files are put without the bad one
                 for name, found in batch.items():
@@ -270,7 +280,7 @@ class FolderSync:
             notes.append((name, stamp, digest, reason))
             done.num_put += bool(ids)
             done.num_deleted += bool(earlier and not ids)
-        self._writer.delete(stale)
+        self.writer.delete(stale)
         self._reader.seen.note(notes)
 
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 from time import monotonic
 
 from watchfiles import watch as watch_files
 
 from swiftlet.errors import RetrievalError
+from swiftlet.index.updates.directory_writer import IndexWriter
 from swiftlet.sync.folder import RULE_FILES
 from swiftlet.sync.rounds import FolderSync, Round
 
@@ -19,17 +20,36 @@ _SECONDS_AFTER_PROBLEM = 5.0
 _SECONDS_WITHOUT_EVENTS = 10.0
 
 
-def watch(
-    sync: FolderSync,
-    report: Callable[[Round], None],
-    warn: Callable[[str], None],
-    stop: Event,
-) -> None:
-    """Bring the index in step with each change, until `stop` is set.
+Report = Callable[[Round], None]
+Warn = Callable[[str], None]
+
+
+def watch(sync: FolderSync, report: Report, warn: Warn, stop: Event) -> None:
+    """Bring the index in step with each change, until `stop` is set; merge it in between.
 
     :param report: Called after each round.
     :param warn: Called with a sentence when sync is held up; it goes on by itself.
     """
+    merging = Thread(target=_merge, args=(sync.writer, warn))
+    try:
+        for done in _rounds(sync, warn, stop):
+            report(done)
+            if sync.writer.needs_merge and not merging.is_alive():
+                merging = Thread(target=_merge, args=(sync.writer, warn), name="merge")
+                merging.start()
+    finally:
+        if merging.ident is not None:
+            merging.join()
+
+
+def _merge(writer: IndexWriter, warn: Warn) -> None:
+    try:
+        writer.compact()
+    except RetrievalError as error:
+        warn(f"the changes are written, but could not be merged: {error}")
+
+
+def _rounds(sync: FolderSync, warn: Warn, stop: Event) -> Iterator[Round]:
     watcher, names, problem = _Watcher(sync.folder.path, stop), {""}, ""
     due = 0.0
     while not stop.is_set():
@@ -47,7 +67,7 @@ def watch(
                 warn(f"{error}; sync goes on when that is over")
             names, problem, due = {""}, f"{error}", now + _SECONDS_AFTER_PROBLEM
             continue
-        report(done)
+        yield done
         names, problem = {*done.waiting}, ""
 
 

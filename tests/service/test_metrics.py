@@ -1,8 +1,10 @@
+import json
 import logging
 import re
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -27,13 +29,14 @@ def timing(answer: httpx.Response) -> dict[str, float]:
     return {stage: float(milliseconds) for stage, milliseconds in pairs}
 
 
-EVERY_STAGE = {"highlight": "words", "filter": {}}
+BOOST = {"field": "length", "half_value": 3, "weight": 0.1}
+EVERY_STAGE = {"highlight": "words", "filter": {}, "boost": BOOST}
 TRAFFIC = [
     ("POST", "/search", {"json": {"query": "bread", **EVERY_STAGE}}),
     ("POST", "/search", {"content": b"{"}),
     ("POST", "/search", {"json": {"query": "bread", "top_k": 0}}),
     ("POST", "/search", {"content": b" " * 300}),
-    ("GET", "/search?q=bread&highlight=words&filter={}", {}),
+    ("GET", f"/search?q=bread&highlight=words&filter={{}}&boost={quote(json.dumps(BOOST))}", {}),
     ("PUT", "/search", {}),
     ("POST", "/search/batch", {"json": {"queries": ["bread", "sea", "ice"], **EVERY_STAGE}}),
     ("POST", "/search/batch", {"json": {"queries": ["bread"] * 5}}),

@@ -33,6 +33,7 @@ STATUSES = {
     ("get", "/facets"): {200, 422, 429, 500, 503, 504},
     ("get", "/suggest"): {200, 422, 429, 500, 503, 504},
     ("get", "/info"): {200, 500, 503},
+    ("get", "/weak"): {200, 500, 503},
     ("get", "/v1/models"): {200, 500, 503},
     ("get", "/health/live"): {200, 500},
     ("get", "/health/ready"): {200, 500, 503},
@@ -51,6 +52,7 @@ SEARCHING = [
     ("get", "/facets"),
     ("get", "/suggest"),
     ("get", "/info"),
+    ("get", "/weak"),
 ]
 
 

@@ -238,7 +238,7 @@ def test_the_page_sends_requests_only_to_its_own_service(open_page: OpenPage, se
     document = quote(page.locator("#document-metadata dd").first.inner_text())
     paths = {url.removeprefix(server.url).split("?")[0] for url in asked if url[:5] != "data:"}
     files = set(PAGE_FILES) - {"/page/try.js"}  # of /docs
-    assert {*files, "/search", "/facets", "/info", f"/documents/{document}"} == paths
+    assert {*files, "/search", "/facets", "/info", "/weak", f"/documents/{document}"} == paths
 
 
 def test_one_search_is_sent_when_typing_stops(open_page: OpenPage) -> None:
@@ -283,8 +283,8 @@ def test_hits_are_those_of_the_service_with_title_score_and_passage(
         widths = bar.evaluate("bar => [bar, bar.firstChild].map((e) => e.offsetWidth)")
         assert widths[1] == pytest.approx(max(0, hit["score"]) * widths[0], abs=1)
     names = [name.split()[0] for name in page.locator(".legend li").all_inner_texts()]
-    # There is no filter and no re-ranker, and the embedding is cached.
-    idle = {"filter", "tokenise", "encode", "rerank"}
+    # There is no filter, no boost and no re-ranker, and the embedding is cached.
+    idle = {"filter", "tokenise", "encode", "boost", "rerank"}
     assert names == [*(stage for stage in STAGES if stage not in idle), "other"]
 
 

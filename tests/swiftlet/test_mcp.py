@@ -65,14 +65,17 @@ async def use(client: Client, index: Path) -> None:
     assert "How many documents" in str(tools["search"].input_schema)
 
     found = await answer(client, "search", query="volcano number 3", top_k=3)
-    assert found.startswith("1. volcano 3 [volcano-3] (score ")
-    assert found.count("\n\n") == 2
+    assert found.startswith(
+        "[volcano-3] volcano 3\nline 1:\nThe volcano number 3 is described here."
+    )
+    assert found.count("\n\n[") == 3
+    assert found.endswith("[More: offset=3]")
     only = {"kind": "glacier"}
     found = await answer(client, "search", query="volcano 3", filter=only, mode="dense", top_k=5)
     assert "volcano-" not in found
     short = await answer(client, "search", query="glacier", top_k=5, max_tokens=300)
     assert len(short) < 1300
-    assert "more: offset=" in short
+    assert "[More: offset=1]" in short
     beyond = await answer(client, "search", query="glacier", offset=99)
     assert beyond == "No documents from offset 99 on."
 
@@ -143,6 +146,28 @@ def test_a_client_searches_and_reads_over_http(index: Path, free_port: int) -> N
         assert server.wait(20) in (0, 130)
 
 
+@pytest.mark.check
+def test_a_folder_is_searched_and_followed(tmp_path: Path) -> None:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "pump.md").write_text("# Pump\n\nOil the pump every month.")
+
+    async def main() -> None:
+        command = ["-m", "swiftlet", "mcp", str(folder)]
+        environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+        server = StdioServerParameters(command=sys.executable, args=command, env=environment)
+        async with Client(stdio_client(server)) as client:
+            found = await answer(client, "search", query="how often is it oiled?")
+            assert found.startswith("[pump.md] Pump")
+            (folder / "tank.md").write_text("# Tank\n\nClean the tank once a year.")
+            with anyio.fail_after(120):
+                while "tank.md" not in await answer(client, "search", query="clean the tank"):
+                    await anyio.sleep(0.2)
+
+    anyio.run(main)
+    assert {path.name for path in folder.iterdir()} == {"pump.md", "tank.md"}
+
+
 def test_ctrl_c_ends_a_server_that_waits_for_input(index: Path) -> None:
     command = [sys.executable, "-m", "swiftlet", "mcp", index]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -189,7 +214,9 @@ def test_answers_are_as_long_as_was_asked_whatever_a_document_holds(tmp_path: Pa
                 whole = await answer(client, "get_document", document_id="long", max_tokens=100)
                 assert "[long]\n\nRain falls." in whole
                 assert max(map(len, (found, whole))) < 500
-                assert "1. [bare] (score" in await answer(client, "search", query="snow", top_k=1)
+                assert "[bare]\nline 1:\nSnow" in await answer(
+                    client, "search", query="snow", top_k=1
+                )
                 assert "[bare]" in await answer(client, "similar", document_id="odd")
                 assert "no text" in await refused(client, "similar", document_id="none")
                 asked = await refused(client, "similar", document_id="odd", top_k=10_000)

@@ -127,8 +127,8 @@ def repair(index: IndexDirectory) -> None:
     print_result(index, found)
 
 
-def compact_if_needed(writer: "Writer", *, visible: bool = True) -> None:
-    """Merge the changes if searches would then be faster; bars are shown if `visible`.
+def compact_if_needed(writer: "Writer") -> None:
+    """Merge the changes if searches would then be faster.
 
     They are on the disk already, so a merge that fails is a note and no refusal.
     """
@@ -137,7 +137,7 @@ def compact_if_needed(writer: "Writer", *, visible: bool = True) -> None:
     if not writer.needs_merge:
         return
     try:
-        _compact(writer, visible=visible)
+        _compact(writer)
     except RetrievalError as error:
         print_note(
             f"the changes are written, but could not be merged: {error}. Searches are slower until "
@@ -145,6 +145,6 @@ def compact_if_needed(writer: "Writer", *, visible: bool = True) -> None:
         )
 
 
-def _compact(writer: "Writer", *, visible: bool = True) -> bool:
-    with ProgressBars(visible=visible) as progress:
+def _compact(writer: "Writer") -> bool:
+    with ProgressBars() as progress:
         return writer.compact(progress=progress)

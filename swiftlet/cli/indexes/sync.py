@@ -1,8 +1,8 @@
 """`swiftlet sync`: an index that follows a folder."""
 
-from functools import partial
+from contextlib import suppress
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -44,7 +44,7 @@ def sync(
         for _ in range(_TRIES):
             with ProgressBars() as progress:
                 done = following.round(progress=progress)
-            _report(index, done, printed, always=True)
+            report(index, done, printed, always=True)
             if not done.waiting:
                 break
         if done.waiting and not watch:
@@ -54,22 +54,8 @@ def sync(
         if not watch:
             return
         messages.print(f"Following {folder} - stop with Ctrl-C", markup=False, soft_wrap=True)
-        merging: list[Thread] = []
-
-        def report(done: "Round") -> None:
-            _report(index, done, printed)
-            if writer.needs_merge and not any(each.is_alive() for each in merging):
-                merge = partial(compact_if_needed, writer, visible=False)
-                merging[:] = [Thread(target=merge, name="merge")]
-                merging[0].start()
-
-        try:
-            follow(following, report, print_note, Event())
-        except KeyboardInterrupt:
-            pass
-        finally:
-            for each in merging:
-                each.join()
+        with suppress(KeyboardInterrupt):
+            follow(following, lambda done: report(index, done, printed), print_note, Event())
 
 
 def _build(
@@ -88,10 +74,10 @@ def _build(
             reader.documents(done), index, encoder=encoder, threads=threads, progress=progress
         )
     done.num_encoded = built.details["num_passages"]
-    _report(index, done, printed, always=True)
+    report(index, done, printed, always=True)
 
 
-def _report(index: Path, done: "Round", printed: set[str], *, always: bool = False) -> None:
+def report(index: Path, done: "Round", printed: set[str], *, always: bool = False) -> None:
     """Print what a round has done, and each of its problems once."""
     for problem in done.problems:
         if problem not in printed:

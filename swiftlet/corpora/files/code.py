@@ -98,6 +98,7 @@ _COMMENTS = ("#", "//", "/*", "*", "--", ";", "@", "[", "%", "'''", '"""')
 _BRACED = frozenset(
     {"c", "c++", "c#", "java", "javascript", "typescript", "php", "dart", "objective-c", "vue"}
 )
+_WITH_CALLS = frozenset({"javascript", "typescript", "php", "vue"})  # outside of functions
 _WITHOUT = frozenset({"settings", "text", "log", "css"})
 _LONGEST_LINE = 1_000
 _LONGEST_NAME = 200
@@ -158,15 +159,30 @@ def _name(line: str, indent: int, outer: list[tuple[int, str]], kind: str) -> st
     """The name of what a line defines; empty if it defines nothing."""
     if found := _NAMED.match(line):
         return found[1].rstrip(":-.")
-    if kind not in _BRACED:
-        return ""
-    if found := _ASSIGNED.match(line):
-        return found[1]
-    depth, (before, bracket, _) = sum(each < indent for each, _ in outer), line.partition("(")
-    if not bracket or (indent and not depth) or (depth > 1 and not line.endswith("{")):
-        return ""
+    if kind in _BRACED:
+        found = _ASSIGNED.match(line)
+        depth = sum(each < indent for each, _ in outer)
+        return found[1] if found else _before_brackets(line, indent, depth, kind)
+    return ""
+
+
+def _before_brackets(line: str, indent: int, depth: int, kind: str) -> str:
+    """The name of a function without a word before it; a name alone may be that of a call.
+
+    :param depth: In how many definitions the line stands.
+    """
+    before, bracket, _ = line.partition("(")
     found = _LAST_NAME.search(before[-_LONGEST_NAME:])
-    if found is None or not _TYPE_AND_NAME.fullmatch(before):
+    opens = line.endswith(("{", "}"))
+    is_alone = not opens and " " not in before.strip() and (indent > 0 or kind in _WITH_CALLS)
+    if (
+        not bracket
+        or found is None
+        or (indent and not depth)
+        or (depth > 1 and not opens)
+        or is_alone
+        or line.endswith(";")
+        or not _TYPE_AND_NAME.fullmatch(before)
+    ):
         return ""
-    is_known = _NO_NAMES.isdisjoint((found[1], before.split(None, 1)[0]))
-    return found[1] if is_known and line.endswith(("{", ")", ",", "(")) else ""
+    return found[1] if _NO_NAMES.isdisjoint((found[1], before.split(None, 1)[0])) else ""

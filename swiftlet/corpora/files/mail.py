@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email import message_from_bytes
 from email.header import decode_header
@@ -20,14 +21,20 @@ from swiftlet.errors import CollectionError
 _FROM = re.compile(rb"^From [^\n]*\n", re.MULTILINE)
 _QUOTED_FROM = re.compile(rb"^>(>*From )", re.MULTILINE)
 _LONGEST_HEADER = 10_000
-_MOST_PARTS, _MOST_NAMED = 1_000, 5
+_MOST_NAMED = 5
+MOST_PARTS = 1_000
+"""Of an e-mail that are read."""
+
 _NAME_AND_ADDRESS = re.compile(r'\s*"?([^"<>]*?)"?\s*<([^<>]*)>')
+_HEAD_OF_PROPERTIES = 32
 _OUTLOOKS_FIRST_DAY = datetime(1601, 1, 1, tzinfo=UTC)
 
 
 def message_parts(path: Path, content: bytes, note: Note) -> Iterator[Part | CollectionError]:
     """The document of an e-mail; an error names its attachments, which are not read."""
-    yield from _message(path, message_from_bytes(content), note, {})
+    attached = list[str]()
+    yield from _message(path, message_from_bytes(content), note, {}, attached)
+    yield from _unread(path, attached)
 
 
 def mailbox_parts(path: Path, content: bytes, note: Note) -> Iterator[Part | CollectionError]:
@@ -35,22 +42,26 @@ def mailbox_parts(path: Path, content: bytes, note: Note) -> Iterator[Part | Col
     starts = [found.span() for found in _FROM.finditer(content)]
     if not starts:
         raise ValueError('no line begins with "From "')
-    ends = [start for start, _ in starts[1:]] + [len(content)]
+    ends, attached = [*(start for start, _ in starts[1:]), len(content)], list[str]()
     for number, ((_, start), end) in enumerate(zip(starts, ends, strict=True), start=1):
-        one = message_from_bytes(_QUOTED_FROM.sub(rb"\1", content[start:end]))
+        message = message_from_bytes(_QUOTED_FROM.sub(rb"\1", content[start:end]))
         place = {"message": number, "messages": len(starts)}
-        yield from _message(path, one, note, place)
+        yield from _message(path, message, note, place, attached)
+    yield from _unread(path, attached)
 
 
 def _message(
-    path: Path, message: Message, note: Note, place: Mapping[str, int]
-) -> Iterator[Part | CollectionError]:
-    plain, rich, attached = list[str](), list[str](), list[str]()
-    for part in islice(message.walk(), _MOST_PARTS):
+    path: Path, message: Message, note: Note, place: Mapping[str, int], attached: list[str]
+) -> Iterator[Part]:
+    plain, rich = list[str](), list[str]()
+    parts = [*islice(message.walk(), MOST_PARTS + 1)]
+    if len(parts) > MOST_PARTS:
+        attached.append(f"all parts after {MOST_PARTS:,}")
+    for part in parts[:MOST_PARTS]:
         kind = part.get_content_type()
         if part.is_multipart():
             continue
-        if part.get_content_disposition() == "attachment" or part.get_content_maintype() != "text":
+        if part.get_content_disposition() == "attachment" or not kind.startswith("text/"):
             attached.append(_header(part.get_filename()) or kind)
             continue
         content = part.get_payload(decode=True)
@@ -58,19 +69,15 @@ def _message(
             text = _text(content, part.get_content_charset())
             (rich if kind == "text/html" else plain).append(text)
     fields = {name: _header(message[name]) for name in ("from", "to", "cc")}
-    date = _date(_header(message["date"]))
-    yield from _document(
-        path, _header(message["subject"]), plain, rich, {**fields, "date": date}, place, note
-    )
-    yield from _unread(path, attached, place)
+    fields["date"] = _date(_header(message["date"]))
+    yield from _document(path, _header(message["subject"]), plain, rich, fields, place, note)
 
 
-def _unread(path: Path, attached: list[str], place: Mapping[str, int]) -> Iterator[CollectionError]:
+def _unread(path: Path, attached: list[str]) -> Iterator[CollectionError]:
     if attached:
         names = ", ".join(attached[:_MOST_NAMED])
         more = f" and {len(attached) - _MOST_NAMED:,} more" if len(attached) > _MOST_NAMED else ""
-        where = f" of message {place['message']:,}" if place else ""
-        yield CollectionError(path, f"attachments{where} are not read: {names}{more}")
+        yield CollectionError(path, f"attachments are not read: {names}{more}")
 
 
 def _document(
@@ -142,23 +149,16 @@ def outlook_parts(path: Path, content: bytes, note: Note) -> Iterator[Part | Col
     yield from _document(path, text("0037"), [text("1000")], page, fields, {}, note)
     folders = sorted({name.split("/")[0] for name in file if name.startswith("__attach")})
     names = (text("3707", f"{each}/") or text("3704", f"{each}/") for each in folders)
-    yield from _unread(path, [each or "without a name" for each in names], {})
+    yield from _unread(path, [each or "without a name" for each in names])
 
 
 def _outlooks_date(properties: bytes) -> str:
     """When it was sent, or delivered, from entries of 16 bytes."""
-    entries = {
-        properties[at : at + 4]: properties[at + 8 : at + 16]
-        for at in range(32, len(properties), 16)
-    }
+    starts = range(_HEAD_OF_PROPERTIES, len(properties), 16)
+    entries = {properties[at : at + 4]: properties[at + 8 : at + 16] for at in starts}
     for tag in (b"\x40\0\x39\0", b"\x40\0\x06\x0e"):
-        if found := int.from_bytes(entries.get(tag, b""), "little"):
-            try:
-                return (
-                    (_OUTLOOKS_FIRST_DAY + timedelta(microseconds=found // 10))
-                    .replace(microsecond=0)
-                    .isoformat()
-                )
-            except OverflowError:
-                return ""
+        if ticks := int.from_bytes(entries.get(tag, b""), "little"):
+            with suppress(OverflowError):
+                moment = _OUTLOOKS_FIRST_DAY + timedelta(seconds=ticks // 10**7)
+                return moment.isoformat()
     return ""

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from unicodedata import normalize
 
 from swiftlet.corpora.files.text import Note, Part, as_text, markdown_part, text_of
 from swiftlet.errors import CollectionError
@@ -113,7 +114,7 @@ def _latex_text(text: str) -> Iterator[str]:
         at, name = command.end(), command[1] or command[2]
         if name in _TEX_ACCENTS and (letter := _TEX_ACCENTED.match(text, at)):
             at = letter.end()
-            yield f"{letter[1] or letter[2]}{_TEX_ACCENTS[name]}"
+            yield normalize("NFC", f"{letter[1] or letter[2]}{_TEX_ACCENTS[name]}")
             continue
         if name in _TEX_SIGNS or not command[1]:
             yield _TEX_SIGNS.get(name, name if name in "%&$#_{} " else " ")

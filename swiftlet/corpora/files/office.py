@@ -41,7 +41,7 @@ _LEFT_OUT = frozenset(
         "Fallback",
     ]
 )
-_OF_SLIDES = frozenset({"t"})  # the only element of PowerPoint's with text
+OF_SLIDES = frozenset({"t"})  # the only element of PowerPoint's with text
 _TITLES = ("title", "ctrTitle")
 _MOST_LEVELS = 6
 
@@ -207,7 +207,7 @@ def _slide_blocks(root: Any) -> list[str]:
         kind = "" if kind is None else kind.get("type", "")
         if kind in {"sldNum", "dt", "ftr", "sldImg"}:
             continue
-        inner = blocks_of(shape, _OF_SLIDES)
+        inner = blocks_of(shape, OF_SLIDES)
         if kind in _TITLES:
             titles += [f"# {text}"] if (text := " ".join(" ".join(inner).split())) else []
         else:

@@ -8,7 +8,8 @@ from swiftlet.corpora.files.text import Note, Part
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".webp")
 PROGRAM = "tesseract"
-_SECONDS = 120
+MOST_SECONDS = 120
+"""For recognising the text of a picture."""
 
 
 def picture_parts(path: Path, content: bytes, _: Note) -> Iterator[Part]:
@@ -16,10 +17,10 @@ def picture_parts(path: Path, content: bytes, _: Note) -> Iterator[Part]:
     command = [PROGRAM, "stdin", "stdout"]
     try:
         result = subprocess.run(  # noqa: S603 - the arguments are ours
-            command, input=content, capture_output=True, timeout=_SECONDS, check=False
+            command, input=content, capture_output=True, timeout=MOST_SECONDS, check=False
         )
     except subprocess.TimeoutExpired as error:
-        raise ValueError(f"recognising its text takes more than {_SECONDS} s") from error
+        raise ValueError(f"recognising its text takes more than {MOST_SECONDS} s") from error
     if result.returncode:
         lines = result.stderr.decode(errors="replace").strip().splitlines() or ["it fails"]
         raise ValueError(f"{PROGRAM} says: {lines[-1]}")

@@ -1,14 +1,22 @@
 """Sheets of Excel and OpenDocument: a document for each sheet, with the range of its cells."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from swiftlet.corpora.files.office import Package, attribute, blocks_of, local, relation_of
+from swiftlet.corpora.files.office import (
+    OF_SLIDES,
+    Package,
+    attribute,
+    blocks_of,
+    joined,
+    local,
+    relation_of,
+)
 from swiftlet.corpora.files.text import Note, Part
 from swiftlet.corpora.lines import LONGEST_BYTES
 from swiftlet.errors import CollectionError
@@ -43,7 +51,13 @@ def workbook_parts(path: Path, content: bytes, _: Note) -> Iterator[Part | Colle
         kind, target = targets.get(relation_of(sheet), ("", ""))
         if kind == "worksheet" and target in package:
             rows = _excel_rows(package.root(target), shared, dates, first_day)
-            yield from _sheet(rows, sheet.get("name", ""), title or path.stem, about)
+            boxes = [
+                block
+                for kind, drawing in package.relations(target).values()
+                if kind == "drawing" and drawing in package
+                for block in blocks_of(package.root(drawing), OF_SLIDES)
+            ]
+            yield from _sheet(rows, sheet.get("name", ""), title or path.stem, about, boxes)
 
 
 def table_parts(path: Path, content: bytes, _: Note) -> Iterator[Part | CollectionError]:
@@ -56,33 +70,36 @@ def table_parts(path: Path, content: bytes, _: Note) -> Iterator[Part | Collecti
 
 
 def _sheet(
-    rows: Iterable[tuple[int, Cells]], name: str, title: str, about: Mapping[str, str]
-) -> Iterator[Part]:
+    rows: Iterable[tuple[int, Cells]], name: str, title: str, about: Mapping[str, str],
+    boxes: Sequence[str] = (),
+) -> Iterator[Part]:  # fmt: skip
     """The document of a sheet; its sections are blocks of rows, named by their ranges.
 
+    :param boxes: The paragraphs of text boxes, which come last.
     :raises ValueError: When it has more than `LONGEST_BYTES` characters, as repeated texts may.
     """
-    pieces, sections, ends, length = list[str](), list[Section](), list[tuple[int, int]](), 0
+    pieces, sections, length = list[str](), list[Section](), 0
+    ends = list[tuple[int, int]]()  # of all blocks
     filled = ((number, cells) for number, cells in rows if cells)
     for _, group in groupby(filled, key=lambda each: (each[0] - 1) // _ROWS_OF_SECTION):
         block = [*group]
         columns = sorted({column for _, cells in block for column in cells})
-        empty = len("| ") * len(columns) * len(block)
-        if (
-            length + empty + sum(len(each) for _, row in block for each in row.values())
-            > LONGEST_BYTES
-        ):
+        size = sum(len(text) for _, cells in block for text in cells.values())
+        if length + size + len("| ") * len(columns) * len(block) > LONGEST_BYTES:
             raise ValueError(f"its cells have more than {LONGEST_BYTES:,} characters")
         lines = (" | ".join(cells.get(column, "") for column in columns) for _, cells in block)
         pieces.append("".join(f"| {line} |\n" for line in lines))
         corners = (columns[0], block[0][0]), (columns[-1], block[-1][0])
         sections.append(Section(length, length := length + len(pieces[-1]), _range(corners)))
         ends += corners
+    fields: dict[str, object] = {**about, "sheet": name}
     if ends:
-        cells = _range(
-            [(pick(x for x, _ in ends), pick(y for _, y in ends)) for pick in (min, max)]
-        )
-        fields = {**about, "sheet": name, "cells": cells}
+        across, down = zip(*ends, strict=True)
+        fields["cells"] = _range(((min(across), min(down)), (max(across), max(down))))
+    if below := joined(boxes):
+        pieces.append(f"\n{below}\n")
+        sections.append(Section(length, length + len(pieces[-1])))
+    if pieces:
         place = f"#sheet={quote(name, safe=' ')}"
         yield Part("".join(pieces), f"{title}: {name}", tuple(sections), place, fields)
 

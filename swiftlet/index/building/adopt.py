@@ -161,7 +161,7 @@ def _assemble(
         "encoder_fingerprint": "",
         "precision": "fp32",
         "splitting": _WHOLE,
-        "facets": list(settings.facets),
+        **settings.kept,
         "adopted": adopted.source_name,
     }
     if encoder is not None:
@@ -198,6 +198,7 @@ def _assemble(
         progress=progress,
         details=details,
         facets=settings.facets,
+        boost=settings.boost or (),
     )
     return assembly.write(artefact, adopted, copied, trained, also)
 

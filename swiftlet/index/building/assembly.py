@@ -13,6 +13,7 @@ from swiftlet.errors import InvalidArgumentError
 from swiftlet.index.building.draft import describe
 from swiftlet.index.building.embeddings import NewCorpus
 from swiftlet.index.building.space import Space
+from swiftlet.index.columns.boosts import BoostObjects, check_boosts, parse_boosts
 from swiftlet.index.columns.columns import COLUMN_FILES, COLUMNS_FOLDER, Columns, write_columns
 from swiftlet.index.columns.facets import check_facets, file_facets
 from swiftlet.index.contents import EncodedCorpus
@@ -70,9 +71,9 @@ class Assembly:
 
     `factory` is the type of index; None chooses by size. `language` None makes no lexical index,
     and "auto" takes the languages of the documents, which are then told to `found`. Its words are
-    of this version of the `analysis`. Some document must have each of the `facets`; without any, an
-    index of files has those of `file_facets`.
-    `details` are the manifest's details that do not depend on the parts.
+    of this version of the `analysis`. Some document must have each of the `facets`, and what the
+    `boost` names; without facets, an index of files has those of `file_facets`. `details` are the
+    manifest's, as far as the parts do not matter.
     """
 
     space: Space
@@ -83,6 +84,7 @@ class Assembly:
     progress: Progress
     details: Mapping[str, Any]
     facets: Sequence[str] = ()
+    boost: BoostObjects = ()
     analysis: int = VERSION
     found: Callable[[Languages], None] = lambda _: None
 
@@ -101,7 +103,7 @@ class Assembly:
             it finds fewer of the nearest passages than it did.
         :param also: Writes further files into `artefact`, and gives their names.
         :raises CollectionError: When the corpus is bad.
-        :raises InvalidArgumentError: When no document has one of the `facets`.
+        :raises InvalidArgumentError: When no document has a facet, or what the boost names.
         :raises StorageError: When the file system refuses.
         """
         store, languages, language = artefact / DOCUMENTS_FILE, Languages(), self.language
@@ -115,6 +117,7 @@ class Assembly:
             write_columns(artefact / COLUMNS_FOLDER, corpus.metadata())
             columns = Columns.open(artefact / COLUMNS_FOLDER)
             check_facets(self.facets, columns)
+            check_boosts(parse_boosts(self.boost), [columns])
             words = self._index_words(corpus, columns, artefact, language)
             source.embed(corpus, file, self.progress)
             embeddings = file.rows()

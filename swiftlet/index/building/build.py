@@ -1,6 +1,6 @@
 """Builds an index directory from a corpus."""
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain, islice
 from os import PathLike
@@ -16,7 +16,7 @@ from swiftlet.corpora.languages import LEAST_SHARE, Languages
 from swiftlet.corpora.lines import SkippedLines
 from swiftlet.corpora.rows import Corpus, documents_to_encode, rows_in
 from swiftlet.corpora.vector_sources import open_vectors
-from swiftlet.corpora.vector_sources.source import Source, of_pairs
+from swiftlet.corpora.vector_sources.source import Pairs, Source, of_pairs
 from swiftlet.encoders.opening import EncoderSpec, Place, encoder_place, open_encoder
 from swiftlet.errors import InvalidArgumentError, shown
 from swiftlet.index.building.adopt import adopt
@@ -137,7 +137,7 @@ def _with_embeddings(corpus: Corpus, embeddings: str | ArrayLike) -> Source:
     if isinstance(corpus, str | PathLike):
         return open_vectors(corpus, vector_field=embeddings)
 
-    def pairs(first: int) -> Generator[tuple[Mapping[str, Any], Any], None, None]:
+    def pairs(first: int) -> Pairs:
         for number, row in enumerate(islice(rows_in(corpus), first, None), first):
             if not isinstance(row, Mapping):
                 raise InvalidArgumentError(
@@ -150,7 +150,8 @@ def _with_embeddings(corpus: Corpus, embeddings: str | ArrayLike) -> Source:
                     f"embeddings is {embeddings!r}, but there is no such field in the first row: "
                     f"there are {shown([*rest])}"
                 )
-            yield rest, rest.pop(embeddings, None)
+            vector = rest.pop(embeddings, None)
+            yield rest, vector
 
     if isinstance(corpus, Iterator):
         raise InvalidArgumentError(
@@ -192,7 +193,7 @@ def build_index(
         place = place or encoders.DEFAULT_ENCODER
         encoder = open_encoder(place, "passage", precision=settings.precision)
         corpus = NewCorpus(documents, encoder, settings, index=out)
-    details = {**corpus.details, "facets": list(settings.facets)}
+    details = {**corpus.details, **settings.kept}
     if place is not None:
         details = with_place(details, place)
     if settings.factory is not None:
@@ -209,6 +210,7 @@ def build_index(
         progress=progress,
         details=details,
         facets=settings.facets,
+        boost=settings.boost or (),
         found=partial(_tell, progress, is_english=place == encoders.DEFAULT_ENCODER),
     )
     with draft(

@@ -2,7 +2,7 @@
 
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from swiftlet.arguments import Option, check_values, options_of
 from swiftlet.errors import InvalidArgumentError, shown
@@ -10,6 +10,7 @@ from swiftlet.index.lexical import AUTO
 
 if TYPE_CHECKING:  # NumPy is not loaded for the help of a command
     from swiftlet.encoders.encoder import ModelEncoder, Precision
+    from swiftlet.index.columns.boosts import BoostObjects
     from swiftlet.index.documents.passages import PassageSplitter
 
 
@@ -39,6 +40,13 @@ def names_of(name: str, value: object) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
         raise InvalidArgumentError(f"{name} is {shown(value)}, but a list of fields is expected")
     return tuple(dict.fromkeys(value))
+
+
+def _boost(_: str, value: Any) -> "BoostObjects":
+    from swiftlet.index.columns.boosts import parse_boosts
+
+    parse_boosts(value)
+    return tuple(value) if isinstance(value, list | tuple) else (value,)
 
 
 _OfIndex = partial(BuildOption, of_index=True)
@@ -81,6 +89,15 @@ class BuildSettings:
             flag="--facet",
         ),
     ] = ()
+    boost: Annotated[
+        "BoostObjects | None",
+        _OfIndex(
+            "What documents gain in a search by their metadata, in JSON, unless the search asks "
+            'for another boost: {"field": "modified", "half_life_days": 30, "weight": 0.1}.',
+            _boost,
+            unset="nothing",
+        ),
+    ] = None
     precision: Annotated[
         "Precision | None",
         _OfShards("The precision of the encoder.", unset="the encoder's default"),
@@ -91,6 +108,12 @@ class BuildSettings:
 
     def __post_init__(self) -> None:
         check_values(self)
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """What the manifest of the index keeps for its searches."""
+        boost = {} if self.boost is None else {"boost": list(self.boost)}
+        return {"facets": list(self.facets), **boost}
 
     def splitter(self, encoder: "ModelEncoder") -> "PassageSplitter":
         """What splits documents for this encoder.

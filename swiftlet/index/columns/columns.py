@@ -229,6 +229,24 @@ class Columns:
         counts: NDArray[np.int64] = np.diff(found[ends - ends[0]])
         return counts
 
+    def dates(self, codes: range) -> NDArray[np.int64]:
+        """The moments of keys that are dates of one field, in microseconds since 1970."""
+        return (self._words(codes) ^ np.uint64(_SIGN)).view(np.int64)
+
+    def floats(self, codes: range) -> NDArray[np.float64]:
+        """The values of keys that are numbers of one field, each as a float."""
+        words, sign = self._words(codes), np.uint64(_SIGN)
+        return np.where(words & sign, words ^ sign, ~words).view(np.float64)
+
+    def _words(self, codes: range) -> NDArray[np.uint64]:
+        """The first eight bytes (k,) of keys of one field, after its name and the kind."""
+        if not codes:
+            return np.empty(0, np.uint64)
+        start = self[codes.start].index(b"\0") + 2
+        places = self._key_ends[codes.start : codes.stop, np.newaxis] + start
+        words: NDArray[np.uint64] = self._keys[places + np.arange(_FLOAT_BYTES)].view(">u8")
+        return words[:, 0].astype(np.uint64)
+
     def codes_of_documents(self, num_documents: int) -> Callable[[int], list[int]]:
         """A function that gives the codes of a document."""
         order = np.argsort(self._documents, kind="stable")

@@ -3,6 +3,7 @@
 from swiftlet.search.stages.hits import Fetch, Highlight, Rerank
 from swiftlet.search.stages.query import (
     Aggregate,
+    Boost,
     Dense,
     Encode,
     Filter,
@@ -14,7 +15,7 @@ from swiftlet.search.stages.state import Stage
 
 STAGES: tuple[Stage, ...] = (
     Filter(), Tokenise(), Encode(), Dense(), Lexical(),
-    Fuse(), Aggregate(), Rerank(), Fetch(), Highlight(),
+    Fuse(), Aggregate(), Boost(), Rerank(), Fetch(), Highlight(),
 )  # fmt: skip
 """The stages in their order. Stages that repeat are next to each other."""
 

@@ -1,5 +1,7 @@
 """A query to the best documents: its embedding, and both indexes."""
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,10 +29,13 @@ class Filter:
     repeats = False
 
     def run(self, search: SearchState) -> bool:
-        """Set the selection."""
+        """Set the selection, and what its passages gain by boosts."""
         asked, generation = search.request.filter, search.generation
         search.selection = generation.everything if asked is None else generation.select(asked)
-        return asked is not None
+        if search.boosts:
+            is_default = search.request.boost is None
+            search.gains = generation.gains(search.boosts, is_default=is_default)
+        return asked is not None or search.gains is not None
 
 
 class Tokenise:
@@ -145,7 +150,7 @@ class Fuse:
             best, _ = best_passages(least[has_dense], rows[has_dense], numbers)
             # The score that the last document of the ranking has at least.
             last = best[search.depth - 1] if len(best) >= search.depth else _LOWEST_SCORE
-            kept = highest > last - _ROUNDING
+            kept = highest > last - _ROUNDING - search.most_gain
         # The other index gives the exact score of a passage that only one has found.
         if (asked := kept & ~has_dense).any():
             exact = search.generation.parts.index.scores(search.embedding, rows[asked])
@@ -191,4 +196,24 @@ class Aggregate:
         found, numbers = search.candidates, search.generation.parts.passage_to_document
         best = Ranking(*best_passages(found.scores, found.rows, numbers))
         search.documents = best.at(best.scores >= search.request.least_score)
+        return True
+
+
+class Boost:
+    """Orders documents by their scores and what they gain by their metadata.
+
+    All passages of a document gain the same, so its best passage stays the best.
+    """
+
+    name = "boost"
+    repeats = True
+
+    def run(self, search: SearchState) -> bool:
+        """Set the boosted scores of the documents, and their order, if there is a boost."""
+        if search.gains is None:
+            return False
+        found, numbers = search.documents, search.generation.parts.passage_to_document
+        boosted = found.scores + search.gains.by_row[found.rows]
+        best_first = np.lexsort((numbers[found.rows], -boosted))
+        search.documents = replace(found, boosted=boosted).at(best_first)
         return True

@@ -6,7 +6,10 @@ from functools import lru_cache
 from time import perf_counter
 from typing import Protocol
 
+import numpy as np
+
 from swiftlet.encoders.reranker import Reranker
+from swiftlet.index.columns.boosts import Boosts, Gains
 from swiftlet.index.parts import SearchParts, Selection
 from swiftlet.index.vectors.dense_scale import DenseScale
 from swiftlet.index.vectors.vector_index import (
@@ -16,12 +19,15 @@ from swiftlet.index.vectors.vector_index import (
 )
 from swiftlet.search.ranking import Ranking
 from swiftlet.search.request import Mode, SearchRequest
-from swiftlet.types import Embeddings, Hit, SearchResult
+from swiftlet.types import Context, Embeddings, Hit, SearchResult
 
 _FEWEST_FOR_PAGES = 128
 
 _WIDENING = 4
 """The factor by which the candidates grow while a search is not complete."""
+
+_KEPT_GAINS = 4
+"""How many boosts are kept ready: each takes four bytes for a passage."""
 
 _KEPT_SELECTIONS = 8
 """How many filters are kept ready: each takes about a byte for a passage, and up to 25 MB more."""
@@ -58,7 +64,8 @@ class SearchState:
     `selection`. `dense` and `lexical` are the passages that each index found, `candidates` the
     passages of both with one score each, and `documents` the best passage of each document. After a
     `reranking`, the first documents are the documents of `rerank_scores`. Dense scores that are no
-    cosines have a `scale`.
+    cosines have a `scale`. Passages have `gains` by the `boosts`, with which their
+    documents are ordered.
     """
 
     generation: "Generation"
@@ -71,6 +78,8 @@ class SearchState:
     depth: int
     reranking: Reranking | None = None
     scale: DenseScale | None = None
+    boosts: Boosts = ()
+    gains: Gains | None = None
     selection: Selection = field(init=False)
     cached: bool = False
     token_ids: list[int] | None = None
@@ -82,6 +91,12 @@ class SearchState:
     documents: Ranking = field(init=False)
     rerank_scores: list[float] = field(default_factory=list)
     hits: list[Hit] = field(init=False)
+    context: Context | None = None
+
+    @property
+    def most_gain(self) -> np.float32:
+        """The most that a passage gains by boosts."""
+        return np.float32(0) if self.gains is None else self.gains.most
 
     @property
     def is_complete(self) -> bool:
@@ -94,8 +109,8 @@ class SearchState:
         if highest_unseen is None or highest_unseen < self.request.least_score:
             return True
         depth = min(self.depth, self.selection.num_documents)
-        scores = self.documents.scores
-        return len(scores) >= depth and bool(scores[depth - 1] > highest_unseen)
+        scores = self.documents.ordering
+        return len(scores) >= depth and bool(scores[depth - 1] > highest_unseen + self.most_gain)
 
 
 class Stage(Protocol):
@@ -120,6 +135,8 @@ class Generation:
         self.everything = parts.selection(None)
         self.select = lru_cache(_KEPT_SELECTIONS)(parts.selection)
         """The passages of the documents that pass a filter; the latest selections are kept."""
+        self.gains = lru_cache(_KEPT_GAINS)(parts.gains)
+        """What passages gain by boosts; the latest ones are kept."""
         repeating = [number for number, stage in enumerate(stages) if stage.repeats]
         self._repeat_start, self._repeat_end = repeating[0], repeating[-1] + 1
 
@@ -143,7 +160,9 @@ class Generation:
                     search.num_candidates *= _WIDENING
                     position = self._repeat_start
         num_reranked = len(search.rerank_scores)
-        return SearchResult(search.hits, tuple(seconds), search.cached, self.name, num_reranked)
+        return SearchResult(
+            search.hits, tuple(seconds), search.cached, self.name, num_reranked, search.context
+        )
 
 
 def depth_and_candidates(request: SearchRequest, mode: Mode) -> tuple[int, int]:

@@ -26,7 +26,6 @@ from swiftlet.index.vectors.faiss_index import FaissIndex
 from swiftlet.index.vectors.faiss_search import FaissParameters
 from swiftlet.manifest import Manifest, read_manifest, write_manifest
 from swiftlet.progress import Silence
-from swiftlet.search.ranking import Ranking
 from swiftlet.search.searcher import Searcher
 from swiftlet.search.stages import STAGE_NAMES, STAGES
 from swiftlet.search.stages.state import SearchState
@@ -160,11 +159,12 @@ def test_of_a_thousand_equal_documents_those_with_the_smallest_ids_are_found(sea
 
 def test_each_stage_has_its_time(small_searcher):
     query = "How do volcanoes erupt?"
-    seconds = small_searcher.search(query, filter={}, highlight="words").stage_seconds
+    boost = {"field": "length", "half_value": 3, "weight": 0.1}
+    seconds = small_searcher.search(query, filter={}, highlight="words", boost=boost).stage_seconds
     assert small_searcher.stage_names == STAGE_NAMES
     assert STAGE_NAMES == (
-        "filter", "tokenise", "encode", "dense", "lexical", "fuse", "aggregate", "rerank",
-        "fetch", "highlight",
+        "filter", "tokenise", "encode", "dense", "lexical", "fuse", "aggregate", "boost",
+        "rerank", "fetch", "highlight",
     )  # fmt: skip
     assert len(seconds) == len(STAGE_NAMES)
     ran = {name: 0 < each < 1 for name, each in zip(STAGE_NAMES, seconds, strict=True)}
@@ -222,11 +222,6 @@ def test_a_closed_searcher_refuses_searches_and_documents(search_plane):
         with pytest.raises(RetrievalError, match=r"^\S+ is closed: search before close\(\), or "):
             ask()
     assert searcher.num_documents == 1
-
-
-def test_a_ranking_has_a_score_for_each_row():
-    with pytest.raises(ValueError, match=r"^2 scores do not fit 1 rows$"):
-        Ranking(np.ones(2, np.float32), np.zeros(1, np.int64))
 
 
 def test_the_stages_that_repeat_are_next_to_each_other():

@@ -19,6 +19,7 @@ from swiftlet.sync.folder import Folder, FolderGoneError
 from swiftlet.sync.rounds import FolderReader, FolderSync, OtherFolderError, Round
 from swiftlet.sync.seen import SeenFiles
 from swiftlet.sync.watch import watch
+from tests.command_line import swiftlet
 from tests.polling import wait_until
 
 pytest_plugins = ["tests.small_disk"]
@@ -206,6 +207,16 @@ def test_a_bad_file_is_one_sentence_and_the_others_are_followed(folder, sync, tm
     names = {f"{number}.md" for number in range(4)} | {"good.md"}
     assert ids(tmp_path) == names | {deep.relative_to(folder).as_posix() + "/deep.md"}
     assert len(sync().problems) == 4
+
+
+def test_kinds_that_are_not_read_are_named_and_an_index_in_the_folder_is_left_out(folder, tmp_path):
+    (folder / "sound.mp3").write_bytes(b"ID3")
+    index = folder / "index"
+    arguments = "sync", index, folder, "--encoder", LOOKUP_QUERY_ENCODER.name
+    for expected in ("4 files put, 0 deleted", "0 files put, 0 deleted"):
+        ran = swiftlet(*arguments)
+        assert expected in ran.stdout
+        assert "1 file skipped: 1 .mp3" in ran.stderr
 
 
 def test_a_file_that_is_being_written_is_left_for_later(folder, sync, tmp_path, monkeypatch):
