@@ -28,6 +28,7 @@ HELP = {
     "queries": "file of queries, or BEIR folder",
     "files": "folder of unpacked Debian packages, one folder each",
     "words": "list of words, one a line",
+    "libraries": "folder of other readers, one folder each",
     "wordnet": "folder of WordNet's files, as Debian's package wordnet-base has them",
     "only": "one of its experiments",
 }

@@ -60,10 +60,16 @@ _NO_INTERFACE = 2**31 - 1
 logger = logging.getLogger(__name__)
 
 
-def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = None) -> None:
+def serve(
+    settings: Settings,
+    *,
+    on_ready: Callable[[str], None] | None = None,
+    refining: Callable[[], tuple[int, int] | None] | None = None,
+) -> None:
     """Serve an index until SIGTERM or SIGINT, then finish what was asked and return.
 
-    `on_ready` is called with the service's address as soon as it answers.
+    `on_ready` is called with the service's address as soon as it answers. `refining` gives how many
+    passages the document encoder has read, and of how many, for `/info`.
 
     :raises InvalidArgumentError: When the address is taken or not one of this machine, or the
         memory limit is too small.
@@ -96,6 +102,8 @@ def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = None) 
             tracing = stack.enter_context(_tracing()) if settings.tracing else None
             searcher = open_searcher(settings)
             state = ServiceState(searcher, cache_bytes=settings.cache_bytes)
+            if refining is not None:
+                state.refining = refining
             stack.callback(_close_searcher, state)
             executor = SearchExecutor(settings.threads, max_queued=settings.max_queued_queries)
             stack.callback(executor.close)

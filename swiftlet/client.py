@@ -11,7 +11,7 @@ from swiftlet.deadline import retry_after_seconds
 from swiftlet.errors import InvalidArgumentError, ServiceError, UnknownDocumentError
 from swiftlet.extras import extra
 from swiftlet.search.request import SearchRequest
-from swiftlet.types import Hit, Passage, SearchResult
+from swiftlet.types import Context, Excerpt, Hit, Passage, SearchResult
 
 if TYPE_CHECKING:
     import httpx
@@ -88,10 +88,13 @@ class Client:
         try:
             found = answer.json()
             hits = [_hit(each) for each in found["hits"]]
+            context = _context(found["context"]) if "context" in found else None
             generation, num_reranked = str(found["index"]), int(found.get("reranked", 0))
         except (ValueError, TypeError, LookupError, RecursionError) as error:
             raise self._not_a_service("/search") from error
-        return SearchResult(hits, (), generation=generation, num_reranked=num_reranked)
+        return SearchResult(
+            hits, (), generation=generation, num_reranked=num_reranked, context=context
+        )
 
     def document(self, document_id: str) -> Mapping[str, Any]:
         """A document as GET /documents/{document_id} gives it.
@@ -175,6 +178,11 @@ class Client:
         return ServiceError(
             f"{self._url} is not a Swiftlet service: {path} gave {answered}; check the address"
         )
+
+
+def _context(fields: Mapping[str, Any]) -> Context:
+    excerpts = [Excerpt(**each) for each in fields["excerpts"]]
+    return Context(str(fields["text"]), excerpts, int(fields["num_tokens"]))
 
 
 def _hit(fields: Mapping[str, Any]) -> Hit:

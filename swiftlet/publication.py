@@ -218,11 +218,12 @@ def storage_errors(place: Path) -> Iterator[None]:
         raise StorageError(f"cannot write {place}: {error}") from error
 
 
-def replace_file(path: Path, content: bytes | bytearray) -> None:
+def replace_file(path: Path, content: bytes | bytearray, mode: int | None = None) -> None:
     """Write a file in the place of an earlier one; an error leaves that as it was.
 
     It is on the disk when this returns.
 
+    :param mode: Who may read it, from the first byte on; None stands for that of new files.
     :raises StorageError: When the file system refuses.
     :raises UnfinishedWriteError: As `sync_name`.
     """
@@ -230,6 +231,8 @@ def replace_file(path: Path, content: bytes | bytearray) -> None:
     with storage_errors(path):
         try:
             with disk.opened(partial) as file:
+                if mode is not None:
+                    os.fchmod(file.fileno(), mode)
                 file.write(content)
                 disk.sync(file)
             disk.rename(partial, path)

@@ -118,6 +118,46 @@ class Hit:
         return f"{score:.4f}  {self.document_id}{title}: {text}{more}"
 
 
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """A part of a document that was found: `text == document.text[start:end]`.
+
+    It stands in the lines `first_line` to `last_line` of the document's text, counted from 1.
+    `score` is that of its best passage.
+    """
+
+    document_id: str
+    title: str
+    heading: str
+    start: int
+    end: int
+    first_line: int
+    last_line: int
+    text: str
+    score: float
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Context:
+    """What a search found, as a text for a language model, which cites each of its `excerpts`.
+
+    The documents come best first, and the excerpts of a document in the order of its text. `text`
+    has `num_tokens` tokens, of four bytes each.
+    """
+
+    text: str
+    excerpts: list[Excerpt]
+    num_tokens: int
+
+    @property
+    def document_ids(self) -> list[str]:
+        """The documents that there are excerpts of, the best one first."""
+        return [*dict.fromkeys(each.document_id for each in self.excerpts)]
+
+    def __repr__(self) -> str:
+        return self.text
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class SearchResult:
     """The hits of a search, best document first.
@@ -127,7 +167,7 @@ class SearchResult:
     `num_reranked` documents were re-ranked, on this page or not.
     `stage_seconds` has one number for each of `STAGE_NAMES`: 0.0 where a stage had nothing to do.
     `cached` is true when the query's embedding came from the cache. `generation` is the
-    `Searcher.generation` of the index.
+    `Searcher.generation` of the index. A search with the `format` `context` has one, and no hits.
     """
 
     hits: list[Hit]
@@ -135,6 +175,7 @@ class SearchResult:
     cached: bool = False
     generation: str = ""
     num_reranked: int = 0
+    context: Context | None = None
 
     def __iter__(self) -> Iterator[Hit]:
         return iter(self.hits)

@@ -1,9 +1,10 @@
-"""The lanes of the tests: what may stand in the first one, and which worker runs which folder."""
+"""The lanes of the tests: what may stand in the first one, and which worker runs what."""
 
 import os
 import time
 from collections.abc import Generator
 from functools import cache
+from pathlib import Path
 from statistics import median
 
 import pytest
@@ -13,6 +14,15 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 MOST_SECONDS = 3.0
 """Of processor time, for a test of the first lane. Seconds of the wall depend on other programs."""
+
+DEAR = {"check", "soak"}
+"""The marks of the lanes after the first."""
+
+SHARING = ("tests/swiftlet/servers", "tests/deploy")
+"""Folders whose servers are started once in every lane."""
+
+LONGEST = ("tests/swiftlet/servers", "tests/crashes", "tests/service", "tests/test_")
+"""What takes minutes in the lanes after the first, the longest first."""
 
 _LOOP_SECONDS = 0.033
 """What the loop of `_slowness` takes on the machine that the bound was chosen on."""
@@ -49,7 +59,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     before = _processor_seconds()
     result = yield
     taken = (_processor_seconds() - before) / _slowness()
-    dear = {"check", "soak"} & {mark.name for mark in item.iter_markers()}
+    dear = DEAR & {mark.name for mark in item.iter_markers()}
     if taken > MOST_SECONDS and not dear and _is_quiet():
         pytest.fail(
             f"the test took {taken:.1f} s of processor time; at most {MOST_SECONDS:g} s are "
@@ -60,13 +70,57 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     return result
 
 
+def _scope(place: str, *, is_first_lane: bool) -> str:
+    """What one worker runs as a whole, of the place of a test: a folder, or a file of a dear lane.
+
+    A folder's modules and session fixtures are loaded once then. In the other lanes they cost less
+    than a worker without work at the end.
+    """
+    file = place.partition("::")[0]
+    folder = file.rpartition("/")[0]
+    return folder if is_first_lane or folder.startswith(SHARING) else file
+
+
+def _names_a_lane(file: Path) -> bool:
+    """Whether a file may have tests of the dear lanes."""
+    text = file.read_text("utf-8")
+    return "mark.check" in text or "mark.soak" in text or "servers" in file.parts
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave the files without a test of a dear lane out of it: imports take half a minute."""
+    is_dear_lane = config.option.markexpr.partition(" ")[0] in DEAR
+    is_test = collection_path.match("test_*.py")
+    return True if is_dear_lane and is_test and not _names_a_lane(collection_path) else None
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Refuse a test of a dear lane in a file that would be left out of it."""
+    if DEAR & {mark.name for mark in item.iter_markers()} and not _names_a_lane(item.path):
+        raise pytest.UsageError(f"{item.nodeid} has its mark from elsewhere: write it in its file")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest."""
+
+    def place(item: pytest.Item) -> int:
+        begins = [item.nodeid.startswith(each) for each in LONGEST]
+        return begins.index(True) if True in begins else len(begins)
+
+    items.sort(key=place)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """Run each folder in one worker, so that its modules and session fixtures are loaded once."""
+    """Give each worker one scope after the other; the dear lanes in their order."""
     from xdist.scheduler import LoadScopeScheduling
 
-    class ByFolder(LoadScopeScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            return nodeid.partition("::")[0].rpartition("/")[0]
+    is_first_lane = "not check" in config.option.markexpr
+    config.option.loadscopereorder = is_first_lane  # by the number of tests
 
-    return ByFolder(config, log)
+    class ByScope(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _scope(nodeid, is_first_lane=is_first_lane)
+
+    return ByScope(config, log)

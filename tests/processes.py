@@ -1,4 +1,4 @@
-"""The command line in processes of its own, which can be killed, limited and run side by side.
+"""The command line in processes of its own, which can be killed and limited.
 
 They are forked from a server that has imported everything once, so that each starts at once.
 """
@@ -7,10 +7,9 @@ import multiprocessing
 import os
 import resource
 import signal
-import socket
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -34,7 +33,6 @@ class Command:
         self,
         *arguments: object,
         output: Path,
-        environment: Mapping[str, str] | None = None,
         memory_bytes: int | None = None,
     ) -> None:
         """Start it; what it prints goes to `output`.
@@ -44,7 +42,7 @@ class Command:
         self.output = output
         self._process: BaseProcess = _CONTEXT.Process(
             target=_run,
-            args=([*map(str, arguments)], output, {**(environment or {})}, memory_bytes),
+            args=([*map(str, arguments)], output, memory_bytes),
             daemon=True,
         )
         self._process.start()
@@ -84,34 +82,10 @@ class Command:
         return sentences[0].removeprefix("swiftlet: ")
 
 
-def side_by_side(count: int, *arguments: object, folder: Path) -> list[Command]:
-    """The same command in `count` processes of one group, as torchrun starts them."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    return [
-        Command(
-            *arguments,
-            output=folder / f"output-{rank}.txt",
-            environment={
-                "RANK": str(rank),
-                "LOCAL_RANK": str(rank),
-                "WORLD_SIZE": str(count),
-                "LOCAL_WORLD_SIZE": str(count),
-                "MASTER_ADDR": "127.0.0.1",
-                "MASTER_PORT": str(port),
-            },
-        )
-        for rank in range(count)
-    ]
-
-
-def _run(
-    arguments: list[str], output: Path, environment: dict[str, str], memory_bytes: int | None
-) -> None:
+def _run(arguments: list[str], output: Path, memory_bytes: int | None) -> None:
     import torch
 
-    os.environ.update({"OMP_NUM_THREADS": "1", "COLUMNS": "200"} | environment)
+    os.environ.update({"OMP_NUM_THREADS": "1", "COLUMNS": "200"})
     torch.set_num_threads(1)
     written = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(written, 1)

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.folder_up import first_of, up
+from tests.polling import wait_until
 from tests.serving import served_by
 
 pytestmark = pytest.mark.check
@@ -138,6 +140,17 @@ def test_nothing_is_reported_to_anybody_and_nothing_written_to_the_home(
         check=True, capture_output=True, cwd=tmp_path, env={**variables, "HOME": str(tmp_path)},
     )  # fmt: skip
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_searches_itself(environment: Path, tmp_path: Path) -> None:
+    folder, cache = tmp_path / "folder", tmp_path / "cache"
+    folder.mkdir()
+    (folder / "tea.txt").write_text("Leaves are steeped in hot water for some minutes.")
+    with up(folder, cache, environment / "swiftlet") as (_, address):
+        assert first_of(address, "a+hot+drink") == "tea.txt"
+        (folder / "ski.txt").write_text("One slides down snowy slopes on two long boards.")
+        wait_until(lambda: first_of(address, "winter+sport") == "ski.txt")
+    assert sorted(path.name for path in folder.iterdir()) == ["ski.txt", "tea.txt"]
 
 
 def run(command: list[str | Path], folder: Path) -> str:

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.lanes import _scope
+
 TESTS = """
 import subprocess, sys, time
 import pytest
@@ -40,15 +42,38 @@ def test_of_the_second_lane():
 def test_only_a_heavy_test_of_the_first_lane_fails(tmp_path: Path) -> None:
     (tmp_path / "test_heavy.py").write_text(TESTS)
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = check: heavy\n")
-    options = ["-v", "-p", "tests.lanes", "--rootdir", tmp_path]
+    said = run(tmp_path)
+    failed = {line.split()[0].split("::")[1] for line in said.splitlines() if " FAILED" in line}
+    assert failed == {"test_with_a_heavy_process", "test_that_is_heavy"}, said
+    assert "2 failed, 4 passed" in said
+    assert "move it to the second lane by `@pytest.mark.check`" in said
+
+
+def test_a_dear_lane_imports_only_the_files_that_name_it(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = check: heavy\n")
+    (tmp_path / "test_cheap.py").write_text("raise ImportError")
+    (tmp_path / "test_dear.py").write_text(
+        "import pytest\n@pytest.mark.check\ndef test_that_is_dear(): pass\n"
+    )
+    assert "1 passed" in run(tmp_path, "-m", "check and not soak")
+    (tmp_path / "test_cheap.py").write_text("from test_dear import test_that_is_dear\n")
+    assert "has its mark from elsewhere: write it in its file" in run(tmp_path)
+
+
+def run(folder: Path, *options: str) -> str:
+    """All that pytest says of the tests in a folder."""
     ended = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, tmp_path],
+        [sys.executable, "-m", "pytest", "-v", "-p", "tests.lanes", "--rootdir", folder, *options,
+         folder],
         env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False,
     )  # fmt: skip
-    failed = {
-        line.split()[0].split("::")[1] for line in ended.stdout.splitlines() if " FAILED" in line
-    }
-    assert failed == {"test_with_a_heavy_process", "test_that_is_heavy"}, ended.stdout
-    assert "2 failed, 4 passed" in ended.stdout
-    assert "move it to the second lane by `@pytest.mark.check`" in ended.stdout
+    return ended.stdout + ended.stderr
+
+
+def test_a_folder_stays_together_in_the_first_lane_and_where_its_tests_share_servers() -> None:
+    page = "tests/service/test_page.py"
+    assert _scope(f"{page}::test_a[b/c]", is_first_lane=True) == "tests/service"
+    assert _scope(f"{page}::test_a[b/c]", is_first_lane=False) == page
+    servers = "tests/swiftlet/servers"
+    assert _scope(f"{servers}/test_cuts.py::test_a", is_first_lane=False) == servers

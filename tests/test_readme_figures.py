@@ -18,6 +18,7 @@ NAMES += ["query of 10", "int8", "fp32", "429", "p99"]
 KEPT = {
     "papers-1": "The tag `papers-1` (commit 37a26d1) keeps the script",
     "4e5353c": "Commit 4e5353c keeps the script",
+    "404af62": "Commit 404af62 keeps the script",
 }
 """How a page names the revision that has its script, by what its raw figures say."""
 

@@ -144,7 +144,6 @@ def make_step(
         shared=negatives.shared,
         false_negatives=false_negatives,
         re_encodes=negatives.gradient == "re-encoded",
-        num_processes=encoder.accelerator.num_processes,
     )
     return ContrastiveStep(encoder, source, loss)
 

@@ -74,7 +74,7 @@ def make_plan(recipe: Recipe, progress: Progress) -> Plan:
 
     :raises RetrievalError: When the recipe cannot be run.
     """
-    make_accelerator(recipe.optimiser.precision, recipe.optimiser.batch_size)
+    make_accelerator(recipe.optimiser.precision)
     dual_encoder = make_dual_encoder(recipe)
     with tempfile.TemporaryDirectory() as folder:
         data, validation = load_data(recipe, dual_encoder.document_tower, Path(folder), progress)

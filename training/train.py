@@ -10,10 +10,8 @@ from training.contrastive.false_negatives import FalseNegatives
 from training.contrastive.stage import ContrastiveStage, ContrastiveTask
 from training.contrastive.validator import Validator
 from training.inputs import load_data, make_dual_encoder, make_loss, make_step, notes_of
-from training.logged_run import read_training_log
-from training.loop.devices import processes
 from training.loop.embedding_cache import EmbeddingCache
-from training.loop.log import TrainingProgress
+from training.loop.log import TrainingProgress, logged
 from training.loop.loop import Best, TrainingLoop
 from training.loop.run import Start, training_run
 from training.loop.stage import Stage
@@ -85,16 +83,13 @@ def train(
     ) as run:
         accelerator = run.accelerator
         dual_encoder = make_dual_encoder(recipe)
-        # The other processes reuse the passages that the main process stores.
-        with accelerator.main_process_first():
-            data, validation = load_data(recipe, dual_encoder.document_tower, out / _WORK, progress)
+        data, validation = load_data(recipe, dual_encoder.document_tower, out / _WORK, progress)
         for note in notes_of(data, recipe):
             progress.note(note)
         outputs = EmbeddingCache(
             Path(recipe.embedding_cache or out / _WORK),
             outputs_key(dual_encoder.document_tower, recipe.optimiser.precision),
             dual_encoder.document_tower.vectors * dual_encoder.document_tower.width,
-            processes(),
         )
         dual_encoder.to(accelerator.device)
         encoder = BatchEncoder(
@@ -137,11 +132,10 @@ def train(
         best = loop.take_best()
         encoder.embedding_cache = None
         quality = validator.quality(encoder)
-        if accelerator.is_main_process:
-            _publish(loop, recipe, dual_encoder, best, quality, len(validation.queries))
+        _publish(loop, recipe, dual_encoder, best, quality, len(validation.queries))
     chosen = f"the best checkpoint is of step {best.step} of stage {best.stage}"
-    first, *_ = read_training_log(loop.log.path).of_kind("evaluation")
-    return Outcome(chosen, quality, len(validation.queries), first.values["ndcg@10"])
+    first, *_ = logged(loop.log.path, "evaluation")
+    return Outcome(chosen, quality, len(validation.queries), first["ndcg@10"])
 
 
 def keeps_documents(recipe: Recipe) -> bool:

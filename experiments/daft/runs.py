@@ -20,9 +20,9 @@ from measuring.experiment import Run, settings_beside
 from measuring.results import Figures
 from swiftlet.encoders import torch_weights
 from training.errors import CollapsedError
-from training.logged_run import LoggedRun, read_training_log
 from training.loop.checkpoints import BEST, CHECKPOINT, STAGES
 from training.loop.log import FILE_NAME as LOG_FILE
+from training.loop.log import logged
 from training.recipes.settings import read_recipe
 
 BASE = Path(__file__).with_name("recipe.toml")
@@ -84,7 +84,7 @@ def record_of(options: Namespace, name: str, seed: int) -> Figures:
     recipe = read_recipe(BASE, overrides(options, name, seed))
     with suppress(CollapsedError):
         run_of(recipe, folder / "run")
-    log = read_training_log(folder / "run" / LOG_FILE)
+    log = folder / "run" / LOG_FILE
     tests, mixtures = tested(options, recipe, folder, states_of(name))
     record = {
         "settings": identity(name),
@@ -101,24 +101,23 @@ def record_of(options: Namespace, name: str, seed: int) -> Figures:
     return dict(rounded)
 
 
-def verdict(log: LoggedRun) -> str | None:
+def verdict(log: Path) -> str | None:
     """The kind of collapse in the last evaluation of a run; None if there is none."""
-    kind: str = log.of_kind("evaluation")[-1].values["collapse"]
+    kind: str = logged(log, "evaluation")[-1]["collapse"]
     return None if kind == "none" else kind
 
 
-def stages_of(log: LoggedRun) -> Figures:
+def stages_of(log: Path) -> Figures:
     """The evaluations, losses and speed of each stage."""
     stages: Figures = {}
-    for record in log.of_kind("evaluation"):
-        values = {"step": record.step, **record.values}
-        stage = stages.setdefault(record.stage, {"evaluations": [], "losses": [[], []]})
-        stage["evaluations"].append({name: values[name] for name in EVALUATED})
+    for record in logged(log, "evaluation"):
+        stage = stages.setdefault(record["stage"], {"evaluations": [], "losses": [[], []]})
+        stage["evaluations"].append({name: record[name] for name in EVALUATED})
     for name, stage in stages.items():
-        steps = [record for record in log.of_kind("step") if record.stage == name]
-        passed = [each.step for each in steps]
-        stage["losses"] = [passed, [each.values["loss"] for each in steps]]
+        steps = [record for record in logged(log, "step") if record["stage"] == name]
+        passed = [each["step"] for each in steps]
+        stage["losses"] = [passed, [each["loss"] for each in steps]]
         # The median, since the machine may have been stopped meanwhile.
-        paces = np.diff([each.values["seconds"] for each in steps]) / np.diff(passed)
+        paces = np.diff([each["seconds"] for each in steps]) / np.diff(passed)
         stage["seconds_a_step"] = float(np.median(paces)) if len(paces) else None
     return stages

@@ -53,7 +53,7 @@ class Bench:
             )
             for name, split in TESTS
         }
-        accelerator = make_accelerator(recipe.optimiser.precision, recipe.optimiser.batch_size)
+        accelerator = make_accelerator(recipe.optimiser.precision)
         self.dual_encoder.to(accelerator.device)
         outputs = options.work / "frozen"
         key = outputs_key(tower, recipe.optimiser.precision)

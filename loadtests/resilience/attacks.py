@@ -1,10 +1,13 @@
 """Requests that take much of the service for little: what other clients notice of them."""
 
 import json
+import shutil
+import tempfile
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from itertools import repeat
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -74,7 +77,11 @@ def attack(testbed: Testbed, request: Request, clients: int, *, seconds: float) 
     """What probes and the attack itself notice while `clients` send `request` without a pause."""
     probes = [_LIVENESS, search(testbed.queries[1])]
     moments = np.arange(0, seconds, 1 / PROBES_PER_SECOND) + _LEAD_SECONDS
-    with testbed.serve(write_keys=_KEY) as service, ExitStack() as stack:
+    # Puts change the index, so each attack has a copy.
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(dir=testbed.folder))
+        index = shutil.copytree(testbed.index, Path(folder, "index"))
+        service = stack.enter_context(testbed.serve(index, write_keys=_KEY))
         testbed.capacity(service, testbed.requests)
         if clients:
             # Another process, so that the probes do not wait for the interpreter of the attack.

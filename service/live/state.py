@@ -99,6 +99,8 @@ class ServiceState:
     def __init__(self, searcher: Searcher, *, cache_bytes: int = 0) -> None:
         """Begin with `searcher`; the cache of embeddings takes `cache_bytes`."""
         self.draining = False
+        self.refining: Callable[[], tuple[int, int] | None] = lambda: None
+        """How many passages the document encoder has read, and of how many, if it is at it."""
         self._cache_bytes = cache_bytes
         self.publish(searcher)
 

@@ -206,12 +206,19 @@ class Writing:
         if self._writer is not None:
             self._writer.close()
 
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
+    def check_queue(self) -> None:
+        """Refuse a write if too many wait.
+
+        :raises QueueFullError: When too many writes wait.
+        """
         if self._waiting >= _MOST_WAITING:
             raise QueueFullError(
                 f"{self._waiting} writes are waiting; at most {_MOST_WAITING} may wait"
             )
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        self.check_queue()
         self._waiting += 1
         try:
             yield

@@ -18,6 +18,7 @@ from service.wire.answers import (
     FacetsAnswer,
     IndexAnswer,
     InfoAnswer,
+    RefiningAnswer,
     RerankerAnswer,
     SuggestAnswer,
     WeakAnswer,
@@ -121,6 +122,7 @@ async def info(service: ReadyService) -> InfoAnswer:
     searcher = loaded.searcher
     reranker = searcher.reranker
     index, encoder = searcher.index_manifest, searcher.encoder_manifest
+    refining = await run_in_threadpool(service.state.refining)
     return InfoAnswer(
         embedding_space=index.embedding_space,
         encoder=EncoderAnswer(
@@ -147,6 +149,7 @@ async def info(service: ReadyService) -> InfoAnswer:
         reranker=None
         if reranker is None
         else RerankerAnswer(name=reranker.name, weight=reranker.weight),
+        refining=None if refining is None else RefiningAnswer(passages=refining[0], of=refining[1]),
         files=service.has_files,
         limits=service.limits,
         threads=service.executor.threads,

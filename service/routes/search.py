@@ -34,7 +34,12 @@ from service.wire.requests import (
 )
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.search.groups import GroupedResult
-from swiftlet.search.request import OPTIONS, RequestConflictError, SearchRequest
+from swiftlet.search.request import (
+    CONTEXT_DOCUMENTS,
+    OPTIONS,
+    RequestConflictError,
+    SearchRequest,
+)
 from swiftlet.search.searcher import Searcher
 from swiftlet.types import Hit, SearchResult
 
@@ -52,7 +57,7 @@ _REFUSALS = (InvalidArgumentError, QueueFullError, DeadlineError)
 
 
 class _Found(NamedTuple):
-    """The hits of one query and its groups as JSON, how many hits there are, and their generation.
+    """The hits of one query, its groups and context as JSON, how many hits, and their generation.
 
     `num_reranked` documents were scored by the re-ranker.
     `stage_seconds` and `cached` are for metrics.
@@ -60,6 +65,7 @@ class _Found(NamedTuple):
 
     hits: bytes
     groups: bytes
+    context: bytes
     num_hits: int
     num_reranked: int
     generation: str
@@ -159,6 +165,8 @@ async def _answer(service: Service, request: Request, asked: SearchFields, name:
     expected_generation = None
     if search.group_by is not None:
         _check_groups(search, asked.model_fields_set, limits)
+    if search.format == "context" and "top_k" not in asked.model_fields_set:
+        search = replace(search, top_k=min(CONTEXT_DOCUMENTS, limits.max_top_k))
     if asked.cursor is not None:
         offset, expected_generation = _position(
             search, asked.cursor, limits, service.state.loaded.searcher
@@ -177,6 +185,8 @@ async def _answer(service: Service, request: Request, asked: SearchFields, name:
         headers["x-reranked"] = f"{found.num_reranked}"
     if search.group_by is not None:
         parts.append(b'"groups":%b' % found.groups)
+    elif search.format == "context":
+        parts.append(b'"context":%b' % found.context)
     elif found.num_hits == search.top_k and search.fusion == "weighted":
         following = search.offset + search.top_k
         if following <= limits.max_offset:
@@ -282,7 +292,8 @@ async def _find_each(
 def _find_on_thread(loaded: LoadedIndex, deadline: float, asked: SearchRequest) -> _Found:
     """On a thread of the executor: search, and write the hits as JSON."""
     found: SearchResult | GroupedResult
-    groups, num_reranked = b"", 0
+    groups = context = b""
+    num_reranked = 0
     if asked.group_by is not None:
         found = loaded.searcher.search_groups(asked, deadline=deadline, cache=loaded.cache)
         hits = [group.hits[0] for group in found.groups]
@@ -295,11 +306,14 @@ def _find_on_thread(loaded: LoadedIndex, deadline: float, asked: SearchRequest) 
     else:
         found = loaded.searcher.search(asked, deadline=deadline, cache=loaded.cache)
         hits, num_reranked = found.hits, found.num_reranked
+        if found.context is not None:
+            context = to_json(found.context)
     is_uncached = loaded.cache is None or asked.mode == "lexical" or asked.embedding is not None
     is_uncached = is_uncached or not loaded.searcher.has_encoder
     return _Found(
         _written(hits, asked),
         groups,
+        context,
         len(hits),
         num_reranked,
         found.generation,

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter
 from pydantic import ConfigDict, Field, WithJsonSchema
+from typing_extensions import override
 
 from service.live.state import ReadyService
 from service.live.writing import Writing
@@ -67,12 +68,6 @@ MOST_VALUES = 50_000
 """Values of one write, nested ones included: fifty for each of a thousand documents."""
 
 
-class _WriteRoute(JsonRoute):
-    most_values = MOST_VALUES
-    remedy = "send fewer at once"
-    refuses_overload = False
-
-
 def writes_router(limits: Limits, writing: Writing) -> APIRouter:
     """The routes that change the index, with the bounds of `limits`."""
     listed, most = f"a list of 1 to {limits.max_documents}", limits.max_documents
@@ -100,7 +95,16 @@ def writes_router(limits: Limits, writing: Writing) -> APIRouter:
         )
         filter: GivenFilter = Field(default_factory=lambda: Every(()))
 
-    router = APIRouter(route_class=_WriteRoute)
+    class WriteRoute(JsonRoute):
+        most_values = MOST_VALUES
+        remedy = "send fewer at once"
+        refuses_overload = False
+
+        @override
+        def check_queue(self) -> None:
+            writing.check_queue()
+
+    router = APIRouter(route_class=WriteRoute)
 
     @router.put("/documents", responses=problems(*_REFUSALS, body=True))
     async def put(asked: PutRequest) -> WriteAnswer:

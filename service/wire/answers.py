@@ -59,6 +59,30 @@ class GroupAnswer(BaseModel):
     hits: list[HitAnswer] = Field(description="Best first; at most group_size.")
 
 
+class ExcerptAnswer(BaseModel):
+    """A part of a document that was found, whole sentences of it."""
+
+    document_id: str
+    title: str
+    heading: str = Field(description="The path of headings above it; may be empty.")
+    start: int = Field(description="First character in the document's text.")
+    end: int = Field(description="One past the last character in the document's text.")
+    first_line: int = Field(description="Its first line in the document's text, counted from 1.")
+    last_line: int
+    text: str
+    score: float = Field(description="Of its best passage.")
+
+
+class ContextAnswer(BaseModel):
+    """What was found as a text for a language model."""
+
+    text: str = Field(description="All excerpts, each with its document and its lines.")
+    excerpts: list[ExcerptAnswer] = Field(
+        description="By document, the best document first, in the order of its text."
+    )
+    num_tokens: int = Field(description="Of `text`, of four bytes each.")
+
+
 class SearchAnswer(HitsAnswer):
     """The answer of `/search`; with group_by, `hits` has the best document of each group."""
 
@@ -67,6 +91,9 @@ class SearchAnswer(HitsAnswer):
         description="How many documents the re-ranker has scored in time; left out without rerank.",
     )
     groups: list[GroupAnswer] = Field(default=[], description="Left out without group_by.")
+    context: ContextAnswer | None = Field(
+        default=None, description='Left out, unless format is "context"; then hits are empty.'
+    )
     next: str = Field(
         default="", description="The cursor of the documents that follow, if there may be some."
     )
@@ -252,6 +279,13 @@ class WeakAnswer(BaseModel):
     index: str = Field(description="Fingerprint of the index.")
 
 
+class RefiningAnswer(BaseModel):
+    """How far the document encoder is; the look-up encoder stands in for it meanwhile."""
+
+    passages: int = Field(description="Passages that it has read.")
+    of: int = Field(description="All passages; 0 until they are counted.")
+
+
 class InfoAnswer(BaseModel):
     """The answer of `/info`."""
 
@@ -259,6 +293,9 @@ class InfoAnswer(BaseModel):
     encoder: EncoderAnswer
     index: IndexAnswer
     reranker: RerankerAnswer | None
+    refining: RefiningAnswer | None = Field(
+        description="Given while `swiftlet up` makes the vectors of a new folder better."
+    )
     files: bool = Field(description="Whether `/files` gives the originals of documents.")
     limits: Limits
     threads: int = Field(description="Queries searched at the same time.")

@@ -67,6 +67,9 @@ class JsonRoute(APIRoute):
 
     refuses_overload = True
 
+    def check_queue(self) -> None:
+        """Refuse a large body that could not be handled soon, before it is parsed."""
+
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The function that answers a request, as FastAPI makes it, after these checks."""
         handle, has_body = super().get_route_handler(), self.body_field is not None
@@ -84,7 +87,7 @@ class JsonRoute(APIRoute):
                 body = await _read(request, max_bytes, limits.body_timeout_ms) or self.empty
                 value, is_small = None, len(body) <= SMALL_BODY_BYTES
                 if not is_small:
-                    value = await beside_loop(parse_large, body, self.most_values, self.remedy)
+                    value = await beside_loop(self._parse_large, body)
                 await service.turns.take(len(body))
                 if body and is_small:
                     value = parse(body)
@@ -97,6 +100,12 @@ class JsonRoute(APIRoute):
             return await handle(request)
 
         return check_and_handle
+
+    def _parse_large(self, body: bytes) -> Any:
+        # Here, since many bodies may come at once: full collections of garbage walk all values
+        # that wait, 50 ms for a million lists.
+        self.check_queue()
+        return parse_large(body, self.most_values, self.remedy)
 
 
 def json_response(content: bytes, headers: Mapping[str, str] | None = None) -> Response:

@@ -5,12 +5,18 @@ from typing import Annotated
 
 import typer
 
-from swiftlet.cli.options import AllowUnknown, IndexPlace, complete_encoder
+from swiftlet.address import ADDRESSES
+from swiftlet.cli.options import AllowUnknown, complete_encoder
 from swiftlet.cli.terminal import ProgressBars, figures_table, output
 
 
 def compare(
-    index: IndexPlace,
+    index: Annotated[
+        str,
+        typer.Argument(
+            help=f"Index directory, {ADDRESSES}, or a file of vectors.", metavar="INDEX"
+        ),
+    ],
     first: Annotated[
         str,
         typer.Argument(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type
 import typer
 
 from swiftlet.arguments import Option, options_of
-from swiftlet.cli.options import Precision, filter_of
+from swiftlet.cli.options import Precision, boost_of, filter_of
 from swiftlet.cli.terminal import print_skipped
 from swiftlet.corpora.fields import Fields
 from swiftlet.index.building.settings import OPTIONS as BUILD_OPTIONS
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Parameters = list[inspect.Parameter]
 _TYPES = {"Filter": str, "Boosts": str, "BoostObjects": str, "Precision": Precision, "Role": str}
 
-_JSON = ("filter", "boost")
+_READ = {"filter": filter_of, "boost": boost_of}
 
 
 def parameters(settings: type, names: Iterable[str] | None = None) -> Parameters:
@@ -63,7 +63,7 @@ def takes(**groups: Parameters) -> Callable[[Callable[..., None]], Callable[...,
             for group, members in groups.items():
                 found = {each.name: values.pop(each.name) for each in members}
                 values[group] = {
-                    name: filter_of(value, f"--{name}") if name in _JSON else value
+                    name: _READ[name](value) if name in _READ else value
                     for name, value in found.items()
                     if (source := context.get_parameter_source(name)) and source.name != "DEFAULT"
                 }

@@ -16,8 +16,10 @@ from swiftlet.cli.indexes.adopt import adopt
 from swiftlet.cli.indexes.changes import add, compact, delete, repair
 from swiftlet.cli.indexes.copies import export_vectors, pull, push, snapshot
 from swiftlet.cli.indexes.index import index
+from swiftlet.cli.indexes.sync import sync
 from swiftlet.cli.indexes.tune import tune
 from swiftlet.cli.inspect import inspect
+from swiftlet.cli.install import install
 from swiftlet.cli.mcp import mcp
 from swiftlet.cli.models.adapt import adapt
 from swiftlet.cli.models.distill import distill
@@ -29,6 +31,7 @@ from swiftlet.cli.models.train import train
 from swiftlet.cli.search import search
 from swiftlet.cli.serve import serve
 from swiftlet.cli.terminal import messages, output, print_refusal
+from swiftlet.cli.up import up
 from swiftlet.errors import RetrievalError
 
 REFUSED = 2
@@ -122,6 +125,7 @@ def options(
 
 
 _EXAMPLES: dict[Callable[..., None], str] = {
+    up: "swiftlet up notes/",
     demo: "swiftlet demo",
     index: "swiftlet index docs/ --out index",
     adopt: "swiftlet adopt vectors.faiss --texts texts.jsonl --out index",
@@ -129,9 +133,11 @@ _EXAMPLES: dict[Callable[..., None], str] = {
     search: "swiftlet search index 'how do volcanoes erupt?'",
     serve: "swiftlet serve index --port 8080",
     mcp: "swiftlet mcp index",
+    install: "swiftlet install index",
     add: "swiftlet add index more.jsonl",
     delete: "swiftlet delete index 'notes/old.md'",
     compact: "swiftlet compact index",
+    sync: "swiftlet sync index notes/ --watch",
     repair: "swiftlet repair index",
     snapshot: "swiftlet snapshot index --out index.tar",
     export_vectors: "swiftlet export-vectors index --out vectors.parquet",

@@ -1,5 +1,7 @@
 """Arguments and options that several commands share."""
 
+import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -7,7 +9,7 @@ import typer
 
 from swiftlet import encoders
 from swiftlet.address import ADDRESSES
-from swiftlet.errors import FilterError, shown
+from swiftlet.errors import FilterError, InvalidArgumentError, shown
 
 Precision = Literal["fp32", "int8", "int8_static"]
 """The precisions an encoder directory may hold."""
@@ -74,16 +76,15 @@ OverwriteRun = Annotated[bool, typer.Option("--overwrite", help="Remove an earli
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing artefact.")]
 
 
-_EXAMPLES = {
-    "--filter": '{"year": {"gte": 2020}}',
-    "--boost": '{"field": "modified", "half_life_days": 30, "weight": 0.1}',
-}
+_COMPARISON = re.compile(r"\s*([\w.-]+)\s*(>=|<=|!=|=|<|>)\s*(\S.*?)\s*")
+_AND = re.compile(r"\s+and\s+(?=[\w.-]+\s*[<>=!])")
+_SIGNS = {">=": "gte", "<=": "lte", ">": "gt", "<": "lt"}
 
 
-def filter_of(option: str | None, name: str = "--filter") -> Any:
-    """The value of the option --filter, or of another one that is JSON, or None.
+def filter_of(option: str | None) -> Any:
+    """The value of the option --filter, or None: JSON, or comparisons that "and" joins.
 
-    :raises FilterError: When it is not JSON, or has a number that is not finite.
+    :raises FilterError: When it is neither, or has a number that is not finite.
     """
     from swiftlet.corpora.records import FINITE_JSON
 
@@ -92,6 +93,42 @@ def filter_of(option: str | None, name: str = "--filter") -> Any:
     try:
         return FINITE_JSON.decode(option)
     except (ValueError, RecursionError):
+        parts = [_COMPARISON.fullmatch(part) for part in _AND.split(option)]
+        conditions = [_condition(*part.groups()) for part in parts if part is not None]
+    if len(conditions) < len(parts):
         raise FilterError(
-            f"{name} is {shown(option)}, but JSON such as {_EXAMPLES[name]} is expected"
+            f"--filter is {shown(option)}, but 'modified>=2026-01-01 and kind=pdf' is expected, or "
+            'JSON such as {"year": {"gte": 2020}}'
+        )
+    return conditions[0] if len(conditions) == 1 else {"and": conditions}
+
+
+def boost_of(option: str | None) -> Any:
+    """The value of the option --boost, which is JSON, or None.
+
+    :raises InvalidArgumentError: When it is not JSON, or has a number that is not finite.
+    """
+    from swiftlet.corpora.records import FINITE_JSON
+
+    if option is None:
+        return None
+    try:
+        return FINITE_JSON.decode(option)
+    except (ValueError, RecursionError):
+        raise InvalidArgumentError(
+            f"--boost is {shown(option)}, but JSON such as "
+            '{"field": "modified", "half_life_days": 30, "weight": 0.1} is expected'
         ) from None
+
+
+def _condition(field: str, sign: str, value: str) -> dict[str, Any]:
+    """A comparison as JSON; a value is a number, true or false if JSON says so, or else a text."""
+    from swiftlet.corpora.records import FINITE_JSON
+
+    operand: Any = value
+    with suppress(ValueError):
+        parsed = FINITE_JSON.decode(value)
+        operand = parsed if isinstance(parsed, str | int | float) else value
+    if sign == "!=":
+        return {"not": {field: operand}}
+    return {field: operand if sign == "=" else {_SIGNS[sign]: operand}}

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 _SECONDS_OF_SPEED = 120
 _SECONDS_BETWEEN_LINES = 10.0
 
+_LOW_RECALL = 0.95
+
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -77,9 +79,7 @@ class ProgressBars:
     Where that is no terminal but a log, there is a line every ten seconds instead.
     """
 
-    def __init__(self, *, visible: bool = True) -> None:
-        """Show bars, unless another process of the same run shows them."""
-        self._visible = visible
+    def __init__(self) -> None:
         whole = Column(no_wrap=True)  # in a narrow terminal, the bar becomes short first
         self._progress = Progress(
             SpinnerColumn(finished_text="[green]✓"),
@@ -90,7 +90,6 @@ class ProgressBars:
             _Time(compact=True, elapsed_when_finished=True, table_column=whole),
             TextColumn("{task.fields[detail]}", style="progress.data.speed"),
             console=messages,
-            disable=not visible,
             speed_estimate_period=_SECONDS_OF_SPEED,
         )
         self._task: TaskID | None = None
@@ -129,7 +128,7 @@ class ProgressBars:
             self.note(f"going on after {done:,}" + (f" of {total:,}" if total else ""))
         self._task = self._progress.add_task(name, total=total, detail="")
         self._progress.update(self._task, completed=done)
-        if self._visible and not messages.is_terminal and self._lines.ident is None:
+        if not messages.is_terminal and self._lines.ident is None:
             self._lines.start()
 
     def advance(self, steps: int) -> None:
@@ -144,8 +143,7 @@ class ProgressBars:
 
     def note(self, text: str) -> None:
         """Print a sentence above the bars."""
-        if self._visible:
-            print_note(text)
+        print_note(text)
 
     def _print_lines(self) -> None:
         last = ""
@@ -178,6 +176,31 @@ def counts(details: Mapping[str, Any]) -> str:
     """How many documents and passages an artefact has, by the details of its manifest."""
     documents, passages = details["num_documents"], details["num_passages"]
     return f"{count(documents, 'document')}, {count(passages, 'passage')}"
+
+
+def print_built(out: object, details: Mapping[str, Any]) -> None:
+    """Print what an index has, by the details of its manifest, and how to find more if it is low.
+
+    Near ties count: of identical passages, an exact search may find other ones first.
+    """
+    from swiftlet.index.building.assembly import FOUND
+    from swiftlet.index.vectors.faiss_file import FaissFile
+
+    recall = details["recall"].get(FOUND, details["recall"]["recall@10"])
+    ties = " (scores within 1% count)" if FOUND in details["recall"] else ""
+    print_result(
+        out,
+        f"{counts(details)}, {details['factory']}, recall@10 {recall:.3f} against exact search"
+        f"{ties}",
+    )
+    if recall < _LOW_RECALL:
+        finer = "Flat" if details["factory"] == "SQ8" else "SQ8"
+        is_kept = details["engine"] == FaissFile.name
+        print_note(
+            "the recall is low, because these vectors are hard to compress or to search: "
+            f"{'--rebuild' if is_kept else f'--factory {finer}'} makes an index that finds more "
+            "(with --overwrite in place of this one)"
+        )
 
 
 def print_plain(sentence: str) -> None:

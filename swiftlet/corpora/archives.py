@@ -1,13 +1,15 @@
 """Zip archives of files."""
 
+import os
 import shutil
 import struct
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
-from zipfile import BadZipFile, ZipFile
+from zipfile import BadZipFile, ZipFile, ZipInfo
 
 from swiftlet.corpora.lines import SkippedLines, read_errors, reason_of, refuse_file
 from swiftlet.errors import CollectionError
@@ -62,7 +64,7 @@ def _extract(path: Path, root: Path, skipped: SkippedLines | None) -> None:
                     "elsewhere and name the folder, or set TMPDIR",
                 )
             root.mkdir()
-            targets = Counter(archive.extract(each, root) for each in members)
+            targets = Counter(_extracted(archive, each, root) for each in members)
     except _ERRORS as error:
         raise CollectionError(
             path, f"cannot be read as a zip archive: {reason_of(error)}"
@@ -72,6 +74,15 @@ def _extract(path: Path, root: Path, skipped: SkippedLines | None) -> None:
             place = path / Path(target).relative_to(root)
             problem = f"the archive has {count:,} files of this name: only the last one is read"
             refuse_file(CollectionError(place, problem), skipped)
+
+
+def _extracted(archive: ZipFile, member: ZipInfo, root: Path) -> str:
+    """The path of a member that is now in `root`, with the time at which it was changed."""
+    target = archive.extract(member, root)
+    with suppress(ValueError, OverflowError):  # an archive may say 31 February
+        moment = datetime(*member.date_time, tzinfo=UTC).timestamp()
+        os.utime(target, (moment, moment))
+    return target
 
 
 def _only_entry(root: Path) -> Path:

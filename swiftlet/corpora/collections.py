@@ -13,15 +13,9 @@ from typing import Any
 from swiftlet.corpora.archives import ZIP, unzipped
 from swiftlet.corpora.encodings import encoding_of
 from swiftlet.corpora.fields import ID_FIELDS, Fields
-from swiftlet.corpora.files.folder import (
-    FILE_SUFFIXES,
-    RICH_SUFFIXES,
-    files_of,
-    read_file,
-    read_folder,
-    real_path,
-    unread_suffixes,
-)
+from swiftlet.corpora.files.documents import read_file
+from swiftlet.corpora.files.folder import files_of, read_folder, real_path, unread_suffixes
+from swiftlet.corpora.files.kinds import DOCUMENT_SUFFIXES, RICH_SUFFIXES, is_known
 from swiftlet.corpora.files.text import TEXT_SUFFIXES
 from swiftlet.corpora.identifiers import SeenIds
 from swiftlet.corpora.irds import (
@@ -85,7 +79,6 @@ _WITH_FIELDS = (_Format.JSONL, _Format.TABLE, _Format.ARCHIVE)
 _DOCUMENTS_BEFORE_CHECK = 1_000
 _LINES = {".jsonl": _Format.JSONL, ".ndjson": _Format.JSONL, ".tsv": _Format.TSV}
 _SUFFIXES = {**_LINES, ZIP: _Format.ARCHIVE}
-_SUFFIXES |= dict.fromkeys(FILE_SUFFIXES, _Format.FILE)
 _SUFFIXES |= dict.fromkeys(TEXT_SUFFIXES, _Format.TEXT)
 _SUFFIXES |= dict.fromkeys(TABLE_SUFFIXES, _Format.TABLE)
 
@@ -108,8 +101,8 @@ def read_documents(
       body),
     - a .parquet or .arrow file, a .csv or .tsv file with a head, or a folder that `save_to_disk` of
       Hugging Face's datasets wrote, with columns as the fields of a line of JSON,
-    - a folder of files, or one file: text (.txt, .rst), Markdown (.md, .markdown), HTML (.html,
-      .htm, .xhtml), Word (.docx) and PDF; a page of a PDF is a document, another file is one,
+    - a folder of files, or one file: text, Markdown, HTML, PDF, office files, e-mails, source code
+      and more; a page of a PDF is a document, and so are slides, sheets, chapters and messages,
     - a .zip file of these,
     - a pattern of such files, "data/*.jsonl.gz", which are read in the order of their names,
     - `irds:NAME`, a dataset of ir_datasets, which is downloaded if need be.
@@ -164,6 +157,11 @@ def unread_files(path: Path | Sequence[Path]) -> str:
     named = {real_path(each) for each in paths if not is_dataset(each)}
     for each in paths:
         counts += _unread_suffixes(each, named)
+    return unread_sentence(counts)
+
+
+def unread_sentence(counts: Counter[str]) -> str:
+    """A sentence about files that are not read, by the numbers of their suffixes."""
     if not counts:
         return ""
     kinds = [f"{count} {suffix or 'without a suffix'}" for suffix, count in counts.most_common()]
@@ -267,16 +265,17 @@ def _recognise(path: Path, entity: Entity, fields: Fields | None = None) -> tupl
         return path, _Format.FOLDER
     suffixes = [suffix.lower() for suffix in path.suffixes]
     compressed = suffixes[-1:] and suffixes[-1] in COMPRESSED_SUFFIXES
-    layout = _SUFFIXES.get("".join(suffixes[-2:-1] if compressed else suffixes[-1:]))
+    suffix = "".join(suffixes[-2:-1] if compressed else suffixes[-1:])
+    layout = _SUFFIXES.get(suffix) or (_Format.FILE if is_known(suffix) else None)
     compressible = layout in (_Format.JSONL, _Format.TSV) or CSV in suffixes[-2:]
     if layout is None or (compressed and not compressible):
-        others = TEXT_SUFFIXES if entity == "queries" else {PARQUET, ARROW, *FILE_SUFFIXES}
+        others = TEXT_SUFFIXES if entity == "queries" else {PARQUET, ARROW, *DOCUMENT_SUFFIXES}
         raise CollectionError(
             path,
             "not recognised: it must be a BEIR folder, a folder of files, irds:NAME, or a "
             f"file that ends in {', '.join(_LINES)}{f', {CSV}' * (entity == 'docs')} "
             f"(or these with {' or '.join(COMPRESSED_SUFFIXES)}), "
-            f"{', '.join(sorted(others))}" + f", {ZIP}" * (entity == "docs"),
+            f"{', '.join(sorted(others))}" + f", {ZIP} or source code" * (entity == "docs"),
         )
     if layout is _Format.TSV and entity == "docs" and (fields or _has_head(path)):
         return path, _Format.TABLE
@@ -322,7 +321,7 @@ def _valid_documents(
     (fields or Fields()).check(sources[-1][0])
     if not count:
         folders = [source for source, layout in sources if layout is _Format.FOLDER]
-        kinds = f" ({', '.join(sorted(FILE_SUFFIXES))})" if folders else ""
+        kinds = f" ({', '.join(sorted(DOCUMENT_SUFFIXES))}, source code)" if folders else ""
         if folders and (unread := unread_files(folders)):
             kinds += f"; {unread}"
         place = sources[0][0] if len(sources) == 1 else "the corpus"

@@ -19,6 +19,9 @@ DEFAULT_QUERY_ENCODER = Path(__file__).parent / "all-MiniLM-L6-v2-query-2-layers
 LOOKUP_QUERY_ENCODER = Path(__file__).parent / "all-MiniLM-L6-v2-query-lookup"
 """An encoder of queries without a transformer, the fastest one, of the same embedding space."""
 
+MULTILINGUAL = Path("multilingual")
+"""The name of the encoder for other languages than English, which does not ship."""
+
 QUERY_ENCODER_FOLDER, DOCUMENT_ENCODER_FOLDER = "query_encoder", "document_encoder"
 """The folders of the encoders of a pair. An index directory may have a query encoder of its own."""
 

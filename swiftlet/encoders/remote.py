@@ -4,19 +4,15 @@ import json
 import logging
 import os
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from queue import Empty, SimpleQueue
-from threading import BoundedSemaphore, Thread
 from time import perf_counter
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from swiftlet.deadline import retry_after_seconds, seconds_left
+from swiftlet.deadline import Answer, AnswerError, Exchanges, retry_after_seconds, seconds_left
 from swiftlet.encoders.encoder import Role
 from swiftlet.errors import EncoderError, EncoderTimeoutError, InvalidArgumentError, shown
-from swiftlet.extras import extra
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +28,6 @@ _PATIENCE_SECONDS, _REQUEST_SECONDS = 300.0, 120.0
 _FIRST_PAUSE_SECONDS, _LAST_PAUSE_SECONDS = 0.25, 16.0
 _NOTED_SECONDS = 3.0
 _MOST_BYTES = 1 << 24
-_MOST_WAITING = 64
 _MOVED = range(300, 400)
 _BUSY = {429, 500, 502, 503, 504}
 
@@ -137,18 +132,10 @@ class Endpoint:
 
         :raises MissingExtraError: When httpx is not installed.
         """
-        with extra("client"):
-            import httpx
         self._address, self._name = address, f"{address}"
-        # Some kilobytes of a compressed answer can be gigabytes.
-        kinds = {"Content-Type": "application/json", "Accept": "application/json"}
-        headers = {**kinds, "Accept-Encoding": "identity"}
-        if address.key:
-            headers["Authorization"] = f"Bearer {address.key}"
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
-        self._client = httpx.Client(headers=headers, limits=limits)
+        key = {"Authorization": f"Bearer {address.key}"} if address.key else {}
+        self._exchange = Exchanges(key)
         self._has_answered = self._is_noted = False
-        self._waiting = BoundedSemaphore(_MOST_WAITING)
 
     def __call__(self, texts: list[str], role: Role | None) -> list[Any]:
         """The embeddings of texts, as lists of numbers.
@@ -166,21 +153,21 @@ class Endpoint:
         due = began + min(_PATIENCE_SECONDS, seconds_left())
         pause_seconds = _FIRST_PAUSE_SECONDS
         while True:
-            wait_seconds, problem = pause_seconds, ""
-            status, headers, answer = 0, dict[str, str](), b""
+            problem, answer = "", Answer(0, {}, b"")
             try:
-                status, headers, answer = self._post(content, due)
+                answer = self._post(content, due)
             except ConnectionError as error:
                 problem = f"{error}"
                 if not self._has_answered:  # a wrong address is no busy one
                     raise EncoderError(problem) from error
-            if status == HTTPStatus.OK:
+            if answer.status == HTTPStatus.OK:
                 self._has_answered = True
-                return self._read(answer, headers, len(texts))
-            if status not in _BUSY and not problem:
-                raise self._refusal(status, answer)
-            problem = problem or f"{self._refusal(status, answer)}"
-            wait_seconds = max(pause_seconds, retry_after_seconds(headers.get("retry-after", "")))
+                return self._read(answer, len(texts))
+            if answer.status not in _BUSY and not problem:
+                raise self._refusal(answer)
+            problem = problem or f"{self._refusal(answer)}"
+            least = retry_after_seconds(answer.headers.get("retry-after", ""))
+            wait_seconds = max(pause_seconds, least)
             if perf_counter() + wait_seconds > due:
                 raise EncoderError(f"{problem}; it was asked again until there was no time left")
             if not self._is_noted and perf_counter() + wait_seconds > began + _NOTED_SECONDS:
@@ -190,78 +177,33 @@ class Endpoint:
             time.sleep(wait_seconds)
             pause_seconds = min(2 * pause_seconds, _LAST_PAUSE_SECONDS)
 
-    def _post(self, content: bytes, due: float) -> tuple[int, dict[str, str], bytes]:
-        """The status, the headers and the body of an answer.
+    def _post(self, content: bytes, due: float) -> Answer:
+        """The answer of the server.
 
-        Another thread waits for it: the bounds of httpx begin anew with every byte of a head, so a
-        server could hold up its reader without end. As many threads as `_MOST_WAITING` may be held
-        up so; then nothing is asked any more.
+        :raises EncoderError: When it is none that can be read.
+        :raises ConnectionError: When there is none.
         """
-        due = min(due, perf_counter() + _REQUEST_SECONDS)
-        if not self._waiting.acquire(blocking=False):
-            raise EncoderError(
-                f"the encoder {self._name} has not ended {_MOST_WAITING} answers: it is not asked "
-                "again before it does"
-            )
-        ended: SimpleQueue[tuple[int, dict[str, str], bytes] | Exception] = SimpleQueue()
-
-        def wait() -> None:
-            try:
-                ended.put(self._exchange(content, due))
-            except Exception as error:  # noqa: BLE001 - the caller raises it
-                ended.put(error)
-            finally:
-                self._waiting.release()
-
-        Thread(target=wait, daemon=True).start()
+        due, url = min(due, perf_counter() + _REQUEST_SECONDS), f"{self._address.url}{_ROUTE}"
         try:
-            found = ended.get(timeout=max(0.001, due - perf_counter()))
-        except Empty:
-            found = EncoderTimeoutError(f"the encoder {self._name} has not answered in time")
-        if isinstance(found, Exception):
-            raise found
-        return found
-
-    def _exchange(self, content: bytes, due: float) -> tuple[int, dict[str, str], bytes]:
-        import httpx
-
-        answer = bytearray()
-        try:
-            with self._client.stream(
-                "POST",
-                f"{self._address.url}{_ROUTE}",
-                content=content,
-                timeout=max(0.001, due - perf_counter()),
-            ) as response:
-                if (coding := response.headers.get("content-encoding")) not in {None, "identity"}:
-                    raise EncoderError(
-                        f"the encoder {self._name} answers in the encoding "
-                        f"{shown(self._hidden(coding or ''))}, which "
-                        "was not asked for"
-                    )
-                for chunk in response.iter_raw():
-                    answer += chunk
-                    if perf_counter() > due:
-                        raise httpx.ReadTimeout("")
-                    if len(answer) > _MOST_BYTES:
-                        raise EncoderError(f"the encoder {self._name} gives an endless answer")
-                return response.status_code, dict(response.headers), bytes(answer)
-        except httpx.TimeoutException as error:
+            return self._exchange("POST", url, content, due=due, most_bytes=_MOST_BYTES)
+        except AnswerError as error:
+            raise EncoderError(f"the encoder {self._name} {self._hidden(f'{error}')}") from error
+        except TimeoutError as error:
             raise EncoderTimeoutError(
                 f"the encoder {self._name} has not answered in time"
             ) from error
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            reason = self._hidden(f"{error}" or type(error).__name__)
+        except ConnectionError as error:
+            reason = self._hidden(f"{error}")
             raise ConnectionError(f"the encoder {self._name} is not reached: {reason}") from error
 
-    def _read(self, answer: bytes, headers: Mapping[str, str], count: int) -> list[Any]:
+    def _read(self, answer: Answer, count: int) -> list[Any]:
         """The embeddings in an answer, in the order of the texts."""
         try:
-            found = json.loads(answer)["data"]
+            found = json.loads(answer.content)["data"]
             rows = {int(each.get("index", n)): each["embedding"] for n, each in enumerate(found)}
             embeddings = [rows[n] for n in range(count)]
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-            kind = self._hidden(headers.get("content-type", "no type"))
+            kind = self._hidden(answer.headers.get("content-type", "no type"))
             raise EncoderError(
                 f"the encoder {self._name} answers with {shown(kind)} that has no {count} "
                 f"embeddings; {self._hint}"
@@ -272,9 +214,10 @@ class Endpoint:
             )
         return embeddings
 
-    def _refusal(self, status: int, answer: bytes) -> EncoderError:
+    def _refusal(self, answer: Answer) -> EncoderError:
+        status = answer.status
         # Before it is shortened, which may leave half a key, and after its escapes are read.
-        reason = self._hidden(_reason(self._hidden(answer.decode("utf-8", "replace"))))
+        reason = self._hidden(_reason(self._hidden(answer.content.decode("utf-8", "replace"))))
         if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
             reason += f"; set {KEY_VARIABLE} to its key"
             if self._address.key:

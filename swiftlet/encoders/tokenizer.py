@@ -207,6 +207,8 @@ def _splits_at_spaces(tokenizer: tokenizers.Tokenizer) -> bool:
 
 def _word_end(block: str, word_end: int, next_start: int) -> int:
     """The end of a word: its tokens end at `word_end`, the next word starts at `next_start`."""
+    if word_end < next_start and block[word_end].isspace():  # most words
+        return word_end
     places = range(word_end, next_start)
     return next((place for place in places if block[place].isspace()), max(word_end, next_start))
 

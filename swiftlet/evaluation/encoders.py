@@ -1,30 +1,33 @@
 """Compares two query encoders of one index by the same queries."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median
+from tempfile import TemporaryDirectory
 from time import perf_counter
 
 import numpy as np
 
 from swiftlet.arguments import StrPath, place_of, whole_number
 from swiftlet.corpora.rows import QrelsSource, Queries, queries_of
-from swiftlet.encoders.opening import EncoderSpec
-from swiftlet.errors import InvalidArgumentError
+from swiftlet.encoders.encoder import Encoder
+from swiftlet.encoders.opening import EncoderSpec, open_encoder
 from swiftlet.evaluation.evaluate import JudgedBy
 from swiftlet.evaluation.experiment import JudgedSet, run_queries
 from swiftlet.evaluation.metrics import evaluate_per_query
 from swiftlet.evaluation.retrievers import SearcherRetriever
 from swiftlet.evaluation.significance import PairedTest, paired_t_test
 from swiftlet.extras import extra
+from swiftlet.index.building.adopt import adopt
 from swiftlet.progress import Progress, Silence
 from swiftlet.search.opening import open_searcher
 from swiftlet.search.searcher import Searcher
-from swiftlet.types import Run
+from swiftlet.types import Embeddings, Query, Run
 
 NDCG = "nDCG@10"
-_DEEP, _FEWEST_COMMON, _TIMED = 100, 3, 200
+_DEEP, _FEWEST_COMMON = 100, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,8 @@ def compare_encoders(
 ) -> EncoderComparison:
     """Compare two query encoders of the embedding space of an index by dense searches.
 
+    :param index: What `open_searcher` takes, or a file of vectors that `adopt` reads, such as one
+        of FAISS: its documents have the ids of the file, or else the numbers of their rows.
     :param first: An encoder as `open_searcher` takes it; so is `second`.
     :param queries: A path, query_id -> text, or `Query` objects.
     :param qrels: A path, or query_id -> document_id -> grade; without them, nDCG is left out.
@@ -67,37 +72,70 @@ def compare_encoders(
     :raises MissingExtraError: When the extra `evaluation`, for qrels, is not installed.
     """
     progress, top_k = progress or Silence(), whole_number("top_k", top_k, least=1)
-    if isinstance(place := place_of("index", index), Path) and place.is_file():
-        raise InvalidArgumentError(
-            f"{place} is a file, but an index is expected: swiftlet adopt makes one of vectors"
-        )
     asked = queries_of(queries)
     if qrels is not None:
         with extra("evaluation"):  # a missing package shows before any search
             import scipy.stats  # noqa: F401
-    with open_searcher(index, encoder=first) as one, open_searcher(index, encoder=second) as other:
-        runs = list[Run]()
+    with _opened(index, first, second, progress) as (searcher, encoders):
         judged = None
         if qrels is not None:
             judged = JudgedBy.of(asked, qrels).matched(
-                SearcherRetriever(one), progress, allow_unknown=allow_unknown
+                SearcherRetriever(searcher), progress, allow_unknown=allow_unknown
             )
             asked = judged.queries
-        for name, searcher in (("first", one), ("second", other)):
-            progress.begin(f"Searching with the {name} encoder", len(asked))
-            retriever = SearcherRetriever(searcher, mode="dense")
+        found, runs = list[_Encoded](), list[Run]()
+        for name, encoder in zip(("first", "second"), encoders, strict=True):
+            progress.begin(f"Encoding and searching with the {name} encoder", 2 * len(asked))
+            found.append(_Encoded.of(asked, encoder, progress))
+            retriever = SearcherRetriever(searcher, found[-1].embeddings, mode="dense")
             depth = max(top_k, _DEEP)
             runs.append(run_queries(retriever, asked, top_k=depth, progress=progress))
         progress.begin("Comparing the encoders", None)
-        texts = [query.text for query in asked[:_TIMED]]
         return EncoderComparison(
             len(asked),
             top_k,
             _overlap(runs[0], runs[1], top_k),
             _correlation(runs[0], runs[1]),
-            (_milliseconds(one, texts), _milliseconds(other, texts)),
-            {} if judged is None else _ndcg((one, other), judged),
+            (found[0].milliseconds, found[1].milliseconds),
+            {} if judged is None else _ndcg(searcher, found, runs, judged),
         )
+
+
+@contextmanager
+def _opened(
+    index: StrPath, first: EncoderSpec, second: EncoderSpec, progress: Progress
+) -> Iterator[tuple[Searcher, tuple[Encoder, Encoder]]]:
+    """The open index, and both encoders. The vectors of a file are adopted for a while."""
+    place = place_of("index", index)
+    if isinstance(place, Path) and place.is_file():
+        encoders = open_encoder(first, "query"), open_encoder(second, "query")
+        with TemporaryDirectory() as folder:
+            adopt(place, adopted := Path(folder, "index"), progress=progress)
+            with open_searcher(adopted) as searcher:
+                yield searcher, encoders
+    else:
+        with open_searcher(index, encoder=first) as searcher:
+            with open_searcher(index, encoder=second) as other:
+                pair = searcher.encoder, other.encoder
+            yield searcher, pair
+
+
+@dataclass(frozen=True, slots=True)
+class _Encoded:
+    """The embedding of each text, and the median of the times in which one is encoded."""
+
+    embeddings: Mapping[str, Embeddings]
+    milliseconds: float
+
+    @classmethod
+    def of(cls, queries: Sequence[Query], encoder: Encoder, progress: Progress) -> "_Encoded":
+        embeddings, seconds = dict[str, Embeddings](), []
+        for query in queries:
+            began = perf_counter()
+            embeddings[query.text] = encoder.encode([query.text])[0]
+            seconds.append(perf_counter() - began)
+            progress.advance(1)
+        return cls(embeddings, 1000 * median(seconds))
 
 
 def _overlap(first: Run, second: Run, top_k: int) -> float:
@@ -119,25 +157,21 @@ def _correlation(first: Run, second: Run) -> float | None:
     return fmean(found) if found else None
 
 
-def _milliseconds(searcher: Searcher, texts: Sequence[str]) -> float:
-    seconds = []
-    for text in texts:
-        began = perf_counter()
-        searcher.encoder.encode([text])
-        seconds.append(perf_counter() - began)
-    return 1000 * median(seconds)
-
-
-def _ndcg(searchers: Sequence[Searcher], judged: JudgedSet) -> dict[str, PairedTest]:
+def _ndcg(
+    searcher: Searcher, encoded: Sequence[_Encoded], dense: Sequence[Run], judged: JudgedSet
+) -> dict[str, PairedTest]:
+    runs = {"dense": dense}
+    if "hybrid" in searcher.modes:
+        runs["hybrid"] = [
+            run_queries(
+                SearcherRetriever(searcher, each.embeddings, mode="hybrid"),
+                judged.queries,
+                top_k=10,
+            )
+            for each in encoded
+        ]
     tests: dict[str, PairedTest] = {}
-    for mode in (each for each in searchers[0].modes if each != "lexical"):
-        first, second = (
-            evaluate_per_query(
-                run_queries(SearcherRetriever(searcher, mode=mode), judged.queries, top_k=10),
-                judged.qrels,
-                [NDCG],
-            )[NDCG]
-            for searcher in searchers
-        )
+    for mode, pair in runs.items():
+        first, second = (evaluate_per_query(run, judged.qrels, [NDCG])[NDCG] for run in pair)
         tests[mode] = paired_t_test(second, first)
     return tests

@@ -8,8 +8,11 @@ from swiftlet.errors import InvalidArgumentError, UnknownDocumentError
 from swiftlet.index.documents.passages import encoder_text
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from swiftlet.client import Client
     from swiftlet.search.searcher import Searcher
+    from swiftlet.types import Embeddings
 
 
 class Retriever(Protocol):
@@ -27,9 +30,18 @@ class Retriever(Protocol):
 class SearcherRetriever:
     """Finds documents with a searcher, or with the client of a service."""
 
-    def __init__(self, searcher: "Searcher | Client", **fields: Any) -> None:
-        """Search with `fields`, further fields of `SearchRequest`."""
+    def __init__(
+        self,
+        searcher: "Searcher | Client",
+        embeddings: "Mapping[str, Embeddings] | None" = None,
+        **fields: Any,
+    ) -> None:
+        """Search with `fields`, further fields of `SearchRequest`.
+
+        :param embeddings: Of each query (dim,), if they are made already.
+        """
         self._searcher = searcher
+        self._embeddings = embeddings
         self._fields = fields
 
     def retrieve(self, query: str, top_k: int) -> list[tuple[str, float]]:
@@ -38,7 +50,9 @@ class SearcherRetriever:
         :raises QueryError: When the query cannot be searched.
         :raises ServiceError: When the service is out of reach, too busy, or refuses the query.
         """
-        found = self._searcher.search(query, top_k, include_text=False, **self._fields)
+        embedding = None if self._embeddings is None else self._embeddings[query]
+        fields = self._fields if embedding is None else {**self._fields, "embedding": embedding}
+        found = self._searcher.search(query, top_k, include_text=False, **fields)
         is_boosted = any(hit.boosted_score is not None for hit in found.hits)
         if not found.num_reranked and not is_boosted:
             return [(hit.document_id, hit.score) for hit in found.hits]

@@ -20,7 +20,7 @@ from swiftlet.types import Embeddings
 MEAN_COSINE, LEAST_COSINE = 0.99, 0.95
 """An encoder is of a space if the cosines of its embeddings with an index's are at least these.
 
-An int8 model reaches them; wrong poolings and shorter texts do not (docs/encoders.md).
+An int8 model reaches them; wrong poolings and shorter texts do not (docs/results/acceptance.md).
 """
 
 _SAMPLE, _SPREAD, _LONGEST = 256, 16, 16

@@ -13,15 +13,16 @@ from pydantic import Field
 
 import swiftlet
 from swiftlet.errors import RetrievalError
-from swiftlet.search.request import Mode
+from swiftlet.search.context import cut, num_tokens
+from swiftlet.search.request import MOST_TOKENS, Mode
 from swiftlet.search.searcher import Searcher
 from swiftlet.types import Hit
 
 MOST_RESULTS = 50
-MOST_TOKENS = 20_000
-_SIMILAR_CHARACTERS, _BYTES_OF_TOKEN = 1_000, 4
-_INSTRUCTIONS = """Searches a collection of documents by meaning and by words. Search first; the
-passages that are found name their documents, which get_document reads. Cite documents by their ids.
+_SIMILAR_CHARACTERS, _TOKENS_OF_MORE = 1_000, 8
+_INSTRUCTIONS = """Searches a collection of documents by meaning and by words. Search first: the
+excerpts that are found often have the answer. They name their documents, which get_document reads.
+Cite documents by their ids, with the lines.
 """
 
 TopK = Annotated[int, Field(description=f"How many documents, 1 to {MOST_RESULTS}.")]
@@ -65,18 +66,29 @@ class _Tools:
     def search(
         self,
         query: Text,
-        top_k: TopK = 5,
+        top_k: TopK = MOST_RESULTS,
         filter: Filter = None,  # noqa: A002 - as in `Searcher.search`
         mode: SearchMode = None,
         offset: Annotated[int, Field(description="How many documents to skip.")] = 0,
         max_tokens: Budget = 2_000,
     ) -> str:
-        """Find documents, best first, each with its best passage, its id and a score."""
+        """Find what answers: excerpts of the best documents, with their ids and lines."""
         _check(top_k, max_tokens, ": go on with offset")
         searcher = self._current()
         with _sentences():
-            found = searcher.search(query, top_k, mode=mode, filter=filter, offset=offset)
-        return _shown(found.hits, max_tokens, offset)
+            found = searcher.context(
+                query,
+                max(1, max_tokens - _TOKENS_OF_MORE),
+                top_k,
+                mode=mode,
+                filter=filter,
+                offset=offset,
+            )
+        if not found.excerpts:
+            return f"No documents from offset {offset:,} on." if offset else "No documents found."
+        following = offset + len(found.document_ids)
+        more = f"\n\n[More: offset={following}]" if following < searcher.num_documents else ""
+        return f"{found.text}{more}"
 
     def get_document(
         self,
@@ -95,10 +107,10 @@ class _Tools:
             )
         title = f"{document.title}\n" if document.title else ""
         metadata = "".join(f"{name}: {value}\n" for name, value in document.metadata.items())
-        head = _cut(f"{title}{metadata}", max_tokens // 2)
+        head = cut(f"{title}{metadata}", max_tokens // 2)
         more = "" if head == f"{title}{metadata}" else " …\n"
         text = document.text[start:]
-        part = _cut(text, max_tokens - _tokens(head))
+        part = cut(text, max_tokens - num_tokens(head))
         rest = "" if part == text else f"\n\n[The rest begins at start={start + len(part)}.]"
         return f"{head}{more}[{document_id}]\n\n{part}{rest}"
 
@@ -125,38 +137,22 @@ class _Tools:
         return self._searcher
 
 
-def _shown(hits: list[Hit], max_tokens: int, offset: int | None = None) -> str:
-    """The hits within the number of tokens; with `offset`, they can be continued."""
-    if not hits:
-        return f"No documents from offset {offset:,} on." if offset else "No documents found."
+def _shown(hits: list[Hit], max_tokens: int) -> str:
+    """The hits within the number of tokens."""
     blocks: list[str] = []
     left = max_tokens
-    for number, hit in enumerate(hits, start=(offset or 0) + 1):
+    for number, hit in enumerate(hits, start=1):
         heading = f" > {hit.passage.heading}" if hit.passage.heading else ""
-        name = _cut(f"{hit.title}{heading}", max_tokens // 2)
+        name = cut(f"{hit.title}{heading}", max_tokens // 2)
         parts = f"{number}.", name, f"[{hit.document_id}]", f"(score {hit.score:.3f})"
         head = " ".join(filter(None, parts))
         text = " ".join(hit.passage.text.split())
-        left -= _tokens(f"{head}\n{text}")
+        left -= num_tokens(f"{head}\n{text}")
         if left < 0 and blocks:
-            more = "" if offset is None else f": offset={number - 1}"
-            blocks.append(f"[{len(hits) - len(blocks)} more{more}]")
+            blocks.append(f"[{len(hits) - len(blocks)} more]")
             break
-        blocks.append(f"{head}\n{_cut(text, max_tokens - _tokens(head))}")
-    return "\n\n".join(blocks)
-
-
-def _tokens(text: str) -> int:
-    """About how many tokens a text is to a language model."""
-    return -(-len(text.encode()) // _BYTES_OF_TOKEN)
-
-
-def _cut(text: str, max_tokens: int) -> str:
-    """The beginning of a text, up to `max_tokens` tokens, cut at a space if there is one."""
-    if _tokens(text) <= max_tokens:
-        return text
-    part = text.encode()[: max(0, max_tokens) * _BYTES_OF_TOKEN].decode(errors="ignore")
-    return part[: part.rfind(" ") + 1] or part
+        blocks.append(f"{head}\n{cut(text, max_tokens - num_tokens(head))}")
+    return "\n\n".join(blocks) or "No documents found."
 
 
 @contextmanager

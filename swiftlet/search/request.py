@@ -10,7 +10,7 @@ from math import inf
 from numbers import Real
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-from swiftlet.arguments import Option, check_values, number, one_of, options_of
+from swiftlet.arguments import Option, check_values, number, one_of, options_of, whole_number
 from swiftlet.errors import InvalidArgumentError, shown
 from swiftlet.text import check_query
 
@@ -27,7 +27,11 @@ Fusion = Literal["weighted", "rrf"]
 Highlighting = Literal["words", "sentence"]
 """The marked parts of passages: the words of the query, or the sentence nearest in meaning."""
 
+Format = Literal["hits", "context"]
+"""What a search answers: documents with their best passages, or a text for a language model."""
+
 MODES: tuple[Mode, ...] = get_args(Mode)
+FORMATS: tuple[Format, ...] = get_args(Format)
 FUSIONS: tuple[Fusion, ...] = get_args(Fusion)
 HIGHLIGHTINGS: tuple[Highlighting, ...] = get_args(Highlighting)
 
@@ -36,6 +40,12 @@ DEFAULT_WEIGHT = 0.72
 
 
 DEFAULT_GROUP_SIZE = 3
+
+MOST_TOKENS = 20_000
+"""Of a context; models use more of it hardly."""
+
+CONTEXT_DOCUMENTS = 50
+"""The most documents of a context, unless a search asks for another number."""
 
 
 LONGEST_EMBEDDING = 16_384
@@ -87,6 +97,12 @@ def _boosts(_: str, value: Any) -> "Boosts":
     from swiftlet.index.columns.boosts import parse_boosts
 
     return parse_boosts(value)
+
+
+def _tokens(name: str, value: Any) -> int:
+    if (found := whole_number(name, value, least=1)) > MOST_TOKENS:
+        raise InvalidArgumentError(f"{name} is {found}, but 1 to {MOST_TOKENS:,} is expected")
+    return found
 
 
 def _name(name: str, value: Any) -> str:
@@ -264,6 +280,28 @@ class SearchRequest:
             unset="the index's",
         ),
     ] = None
+    format: Annotated[
+        Format,
+        _choice(
+            "Documents with their best passages (hits), or a text for a language model (context).",
+            FORMATS,
+            ranks=False,
+            printed=False,
+            single=True,
+        ),
+    ] = "hits"
+    max_tokens: Annotated[
+        int,
+        SearchOption(
+            "The most tokens of a context, of four bytes each.",
+            _tokens,
+            expected=f"a whole number from 1 to {MOST_TOKENS}",
+            bounds={"ge": 1, "le": MOST_TOKENS},
+            ranks=False,
+            printed=False,
+            single=True,
+        ),
+    ] = 2_000
 
     def __post_init__(self) -> None:
         check_values(self)
@@ -299,6 +337,8 @@ class SearchRequest:
                 f'highlight is "{self.highlight}", but passages without their text have nothing to '
                 "mark: ask for include_text true, or for no highlight",
             )
+        if self.format == "context":
+            self._check_context()
         if self.group_by is None:
             return
         for name, reason in (("offset", "have no pages"), ("rerank", "are not re-ranked")):
@@ -306,6 +346,19 @@ class SearchRequest:
                 raise RequestConflictError(
                     name, f"{name} is {value}, but groups {reason}: give either {name} or group_by"
                 )
+
+    def _check_context(self) -> None:
+        given = {
+            "group_by": self.group_by is not None,
+            "highlight": self.highlight is not None,
+            "include_text": not self.include_text,
+        }
+        for name in (name for name, is_given in given.items() if is_given):
+            raise RequestConflictError(
+                name,
+                f'{name} is {shown(getattr(self, name))}, but format is "context", which takes no '
+                f"{name}: leave out one of the two",
+            )
 
     def _check_without_query(self) -> None:
         needed = {

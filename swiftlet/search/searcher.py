@@ -35,6 +35,7 @@ from swiftlet.index.vectors.dense_scale import DenseScale, dense_scale_of
 from swiftlet.manifest import Manifest, check_embedding_spaces, read_manifest
 from swiftlet.search.groups import GroupedResult, KeptEmbeddings, find_groups
 from swiftlet.search.request import (
+    CONTEXT_DOCUMENTS,
     DEFAULT_WEIGHT,
     MODES,
     Mode,
@@ -49,7 +50,7 @@ from swiftlet.search.stages.state import (
     SearchState,
     depth_and_candidates,
 )
-from swiftlet.types import Document, Embeddings, SearchResult
+from swiftlet.types import Context, Document, Embeddings, SearchResult
 
 _ATTEMPTS = 3
 """How often a search is tried if its documents are deleted meanwhile."""
@@ -293,6 +294,24 @@ class Searcher:
         if request.group_by is not None:
             raise InvalidArgumentError("group_by is given: call search_groups for groups")
         return self._search(request, number("deadline", deadline), cache)
+
+    def context(
+        self,
+        query: str = "",
+        max_tokens: int = 2_000,
+        top_k: int = CONTEXT_DOCUMENTS,
+        **options: Any,
+    ) -> Context:
+        """What answers a query, as a text for a language model, with a citation of each excerpt.
+
+        The best passages of the `top_k` best documents, grown to whole sentences and merged, as
+        many as have `max_tokens` tokens of four bytes. Arguments: as `search`.
+
+        :raises RetrievalError: As `search`.
+        """
+        options |= {"format": "context", "max_tokens": max_tokens}
+        found = self.search(query, top_k, **options).context
+        return Context("", [], 0) if found is None else found
 
     def search_groups(
         self,

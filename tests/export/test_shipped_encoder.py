@@ -1,7 +1,6 @@
 """The shipped encoder is all-MiniLM-L6-v2, with the parity of its manifest."""
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,6 @@ from export.parity import measure_parity, torch_reference
 from export.source import Source, load_source
 from swiftlet.encoders import DEFAULT_ENCODER, torch_weights
 from swiftlet.encoders.encoder import OnnxEncoder
-from swiftlet.types import Embeddings
 from training.model.fingerprint import embedding_space
 
 TEXTS = [
@@ -52,20 +50,6 @@ def test_it_orders_texts_as_torch_does(torch_source, shipped_encoder):
     expected = torch_source.model.encode(TEXTS, show_progress_bar=False)
     embeddings = shipped_encoder.encode(TEXTS)
     np.testing.assert_allclose(embeddings @ embeddings.T, expected @ expected.T, atol=0.03)
-
-
-def test_an_embedding_does_not_depend_on_other_texts(shipped_encoder):
-    alone = [shipped_encoder.encode([text])[0] for text in TEXTS]
-
-    def encode(shift: int) -> list[tuple[int, Embeddings]]:
-        order = np.roll(np.arange(len(TEXTS)), shift)
-        found = shipped_encoder.encode([TEXTS[n] for n in order])
-        return list(zip(order.tolist(), found, strict=True))
-
-    with ThreadPoolExecutor(4) as executor:
-        for results in executor.map(encode, range(8)):
-            for number, embedding in results:
-                assert embedding.tobytes() == alone[number].tobytes()
 
 
 def test_its_files_fit_a_repository_and_hold_no_path_of_a_machine(shipped_encoder):

@@ -131,10 +131,8 @@ def test_a_bad_value_of_a_search_is_refused_in_one_sentence(
     ("route", "body", "status", "field", "sentence"),
     [
         ("/search", r'{"query":"a\ud800","top_k":NaN}', 400, None, "the body is not JSON"),
-        ("/search", r'"\ud800' + "[" * 60_000, 400, None, "the body is not JSON"),
         ("/search", r'{"a":"\ud800","b":' + "[" * 9000 + "]" * 9000 + "}", 400, None, "is not"),
         ("/search", "[" * 60_000, 400, None, "recursion limit"),
-        ("/search", '{"query":"a"} more', 400, None, "trailing characters"),
         ("/search", "{}", 422, "query", f"query is missing; {TEXT}"),
         ("/search", '{"query":' * 150 + "1" + "}" * 150, 422, "query", f"an object; {TEXT}"),
         ("/search", '{"query":"a","%s":5}' % ("k" * 60_000), 422, "k" * 24 + "…", "no field kkkk"),

@@ -5,7 +5,6 @@ import shutil
 import signal
 import weakref
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -267,39 +266,6 @@ def test_the_old_index_is_freed_after_its_last_request_and_not_before(
 def test_a_reload_takes_no_fields(application: Any, body: bytes, status: int) -> None:
     answer = application.ask("POST", "/admin/reload", headers=BEARER, content=body)
     assert answer.status_code == status
-
-
-@pytest.mark.soak
-def test_requests_go_on_through_reloads_half_of_which_are_broken(
-    start_server: Callable[..., Any], versions: Versions, small_index: Path, other_index: Path
-) -> None:
-    server = start_server(index=versions.current, admin_keys=KEY, threads=2)
-    stop = Event()
-
-    def ask_on() -> list[tuple[int, str, int]]:
-        answers = []
-        with server.client() as client:
-            while not stop.is_set():
-                answer = client.post("/search", json={"query": "bread"})
-                found = answer.json()
-                answers.append((answer.status_code, found["index"], len(found["hits"])))
-        return answers
-
-    with server.client() as client, ThreadPoolExecutor() as pool:
-        fingerprints = {client.get("/info").json()["index"]["fingerprint"]: 10}
-        asking = [pool.submit(ask_on) for _ in range(3)]
-        try:
-            for number, breakage in enumerate(BROKEN):
-                versions.publish(other_index, breakage)
-                assert client.post("/admin/reload", headers=BEARER).status_code == 409
-                index, hits = ((other_index, 3), (small_index, 10))[number % 2]
-                versions.publish(index)
-                answer = client.post("/admin/reload", headers=BEARER)
-                fingerprints[answer.json()["index"]] = hits
-        finally:
-            stop.set()
-        answers = {answer for each in asking for answer in each.result()}
-    assert answers == {(200, fingerprint, hits) for fingerprint, hits in fingerprints.items()}
 
 
 def test_sighup_reloads_too(

@@ -1,6 +1,7 @@
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -66,6 +67,23 @@ def test_every_way_of_asking_gives_the_searchers_own_hits(
     batch = client.post("/search/batch", json={"queries": ["other", query], **asked}).json()
     assert batch["results"][1] == {"hits": expected}
     assert batch["index"] == answer.json()["index"]
+
+
+def test_a_context_is_the_searchers_own(client: httpx.Client, small_searcher: Searcher) -> None:
+    asked = {"format": "context", "max_tokens": 300}
+    expected = small_searcher.context(QUERIES[0], 300)
+    answer = client.post("/search", json={"query": QUERIES[0], **asked})
+    body = SearchAnswer.model_validate_json(answer.content)
+    assert body.context is not None
+    assert body.context.model_dump() == asdict(expected)
+    assert body.hits == []
+    assert body.next == ""
+    assert client.get("/search", params={"q": QUERIES[0], **asked}).content == answer.content
+    few = client.post("/search", json={"query": QUERIES[0], "top_k": 2, **asked}).json()
+    assert len({each["document_id"] for each in few["context"]["excerpts"]}) == 2
+    refused = client.post("/search", json={"query": "ice", **asked, "group_by": "topic"})
+    assert (refused.status_code, refused.json()["field"]) == (422, "group_by")
+    assert "context" not in client.post("/search", json={"query": "ice"}).json()
 
 
 @pytest.mark.parametrize("chosen", [None, {"length": {"gte": 8}, "topic": ["bees", "chess"]}])

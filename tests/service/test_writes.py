@@ -559,7 +559,9 @@ def test_more_writes_than_may_wait_are_answered_429(server):
     with ThreadPoolExecutor(17) as pool:
         puts = [pool.submit(put, server, {"_id": "one", "text": "One."}) for _ in range(17)]
         refused = next(as_completed(puts)).result()
+        unparsed = server.client().put("/documents", content=b"[" * 70_000, headers=BEARER)
         encoder.resume()
+    assert unparsed.status_code == 429
     assert refused.status_code == 429
     assert refused.json()["detail"] == "16 writes are waiting; at most 16 may wait"
     assert [each.result().status_code for each in puts].count(200) == 16

@@ -65,14 +65,17 @@ async def use(client: Client, index: Path) -> None:
     assert "How many documents" in str(tools["search"].input_schema)
 
     found = await answer(client, "search", query="volcano number 3", top_k=3)
-    assert found.startswith("1. volcano 3 [volcano-3] (score ")
-    assert found.count("\n\n") == 2
+    assert found.startswith(
+        "[volcano-3] volcano 3\nline 1:\nThe volcano number 3 is described here."
+    )
+    assert found.count("\n\n[") == 3
+    assert found.endswith("[More: offset=3]")
     only = {"kind": "glacier"}
     found = await answer(client, "search", query="volcano 3", filter=only, mode="dense", top_k=5)
     assert "volcano-" not in found
     short = await answer(client, "search", query="glacier", top_k=5, max_tokens=300)
     assert len(short) < 1300
-    assert "more: offset=" in short
+    assert "[More: offset=1]" in short
     beyond = await answer(client, "search", query="glacier", offset=99)
     assert beyond == "No documents from offset 99 on."
 
@@ -189,7 +192,9 @@ def test_answers_are_as_long_as_was_asked_whatever_a_document_holds(tmp_path: Pa
                 whole = await answer(client, "get_document", document_id="long", max_tokens=100)
                 assert "[long]\n\nRain falls." in whole
                 assert max(map(len, (found, whole))) < 500
-                assert "1. [bare] (score" in await answer(client, "search", query="snow", top_k=1)
+                assert "[bare]\nline 1:\nSnow" in await answer(
+                    client, "search", query="snow", top_k=1
+                )
                 assert "[bare]" in await answer(client, "similar", document_id="odd")
                 assert "no text" in await refused(client, "similar", document_id="none")
                 asked = await refused(client, "similar", document_id="odd", top_k=10_000)

@@ -355,6 +355,15 @@ def test_half_precision_needs_a_gpu(make: Make, tmp_path: Path) -> None:
         make_plan(settings, Listener())
 
 
+def test_a_process_of_several_is_refused(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    message = refused(InvalidArgumentError, make(), tmp_path / "run")
+    assert message == "a training runs in one process, not under torchrun"
+    assert not (tmp_path / "run").exists()
+
+
 def test_the_final_weights_are_a_mean_with_the_initial_ones(make: Make, tmp_path: Path) -> None:
     weights = []
     for average in (0.0, 0.25, 0.5):

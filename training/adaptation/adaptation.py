@@ -25,7 +25,6 @@ from training.distillation.settings import Distillation
 from training.distillation.teacher import load_query_encoder
 from training.distillation.texts import read_query_texts
 from training.errors import TrainingStoppedError
-from training.loop.devices import check_single_process
 from training.loop.log import TrainingProgress
 from training.model.folders import is_exported, is_exported_lookup
 from training.model.towers import Tower, TowerSettings
@@ -73,7 +72,6 @@ class Adaptation:
         :raises EmbeddingSpaceMismatch: When it is of another space than the document encoder.
         :raises CollectionError: When a query log is bad or empty.
         """
-        check_single_process("an adaptation runs")
         self._student, self._teacher, self._queries = student, document_encoder, tuple(queries)
         self._export = export
         self._progress, self._seed, self._settings = progress, seed, dict(settings or {})

@@ -1,6 +1,7 @@
-"""Encodes batches of texts with all processes, with or without gradient."""
+"""Encodes batches of texts, with or without gradient."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -8,12 +9,7 @@ from accelerate import Accelerator
 
 from training.data.passages import PassageTexts
 from training.loop.embedding_cache import EmbeddingCache
-from training.loop.shares import (
-    DetachedEmbeddings,
-    Shares,
-    backward_through,
-    computed_by_length,
-)
+from training.loop.lengths import computed_by_length
 from training.model.dual_encoder import DualEncoder, Features
 from training.model.towers import Tower
 from training.objective.negatives.sampler import Rows
@@ -22,8 +18,25 @@ Head = Callable[[torch.Tensor], torch.Tensor]
 """Projects and normalises the outputs of a language model."""
 
 
+@dataclass(frozen=True, slots=True)
+class DetachedEmbeddings:
+    """Embeddings (n, width) of a batch, without the graph of the model.
+
+    After the backward pass of the loss, call `backward`. `carry` carries their gradient (n, width)
+    into the model.
+    """
+
+    embeddings: torch.Tensor
+    carry: Callable[[torch.Tensor], object]
+
+    def backward(self) -> None:
+        """Carry the gradient into the model, if a loss gave one."""
+        if self.embeddings.grad is not None:
+            self.carry(self.embeddings.grad)
+
+
 class BatchEncoder:
-    """Encodes with both towers. Each process encodes its share and receives all embeddings."""
+    """Encodes with both towers."""
 
     def __init__(
         self,
@@ -41,7 +54,6 @@ class BatchEncoder:
         self.embedding_cache = embedding_cache
         self.accelerator = accelerator
         self._micro_batch_size = micro_batch_size
-        self._shares = Shares(accelerator)
 
     def queries(self, texts: Sequence[str]) -> torch.Tensor:
         """Embeddings (n, dim) of `texts` by the query encoder, without gradient."""
@@ -81,13 +93,7 @@ class BatchEncoder:
                 dual.document_tower, dual.project_documents, passages.texts(rows)
             )
         outputs = self.frozen_outputs(self.embedding_cache, passages, rows)
-        embeddings = dual.project_documents(outputs)
-        leaf = embeddings.detach().requires_grad_()
-        # Every process has all rows here, so only one process may add their gradient.
-        counts = self.accelerator.is_main_process
-        return DetachedEmbeddings(
-            leaf, partial(backward_through, embeddings) if counts else lambda _: None
-        )
+        return _detached(dual.project_documents(outputs))
 
     def frozen_outputs(
         self, known: EmbeddingCache, passages: PassageTexts, rows: Rows
@@ -102,31 +108,23 @@ class BatchEncoder:
 
     @torch.no_grad()
     def _without_gradient(self, tower: Tower, head: Head, texts: Sequence[str]) -> torch.Tensor:
-        def encode(own: list[str]) -> torch.Tensor:
-            return computed_by_length(own, [*map(len, own)], self._micro_batch_size, compute)
-
         def compute(batch: list[str]) -> torch.Tensor:
             return self._encode(tower, head, tower.tokenise(batch, self.accelerator.device))
 
         training = tower.training
         tower.eval()
-        width = tower.vectors * (tower.width if head is _identity else self.dual_encoder.dim)
-        outputs = self._shares.computed(texts, width, encode).to(self.accelerator.device)
+        outputs = computed_by_length(texts, [*map(len, texts)], self._micro_batch_size, compute)
         tower.train(training)
         return outputs
 
     def _with_gradient(self, tower: Tower, head: Head, texts: Sequence[str]) -> DetachedEmbeddings:
-        own = list(texts[self._shares.of(len(texts))])
-        size = self._micro_batch_size
-        device = self.accelerator.device
-        batches = [tower.tokenise(own[i : i + size], device) for i in range(0, len(own), size)]
+        size, device = self._micro_batch_size, self.accelerator.device
+        batches = [tower.tokenise(texts[i : i + size], device) for i in range(0, len(texts), size)]
         encode = partial(self._encode, tower, head)
         if len(batches) > 1:
             cached = GradCache(encode, batches)
-            return self._shares.detached(cached.embeddings, len(texts), cached.backward)
-        width = tower.vectors * self.dual_encoder.dim
-        nothing = torch.empty(0, width, device=device)  # more processes than texts
-        return self._shares.detached(encode(batches[0]) if batches else nothing, len(texts))
+            return DetachedEmbeddings(cached.embeddings.requires_grad_(), cached.backward)
+        return _detached(encode(batches[0]))
 
     def _encode(self, tower: Tower, head: Head, features: Features) -> torch.Tensor:
         with self.accelerator.autocast():
@@ -135,6 +133,18 @@ class BatchEncoder:
 
 def _identity(outputs: torch.Tensor) -> torch.Tensor:
     return outputs
+
+
+def _detached(outputs: torch.Tensor) -> DetachedEmbeddings:
+    return DetachedEmbeddings(
+        outputs.detach().requires_grad_(), partial(_backward_through, outputs)
+    )
+
+
+def _backward_through(outputs: torch.Tensor, gradient: torch.Tensor) -> None:
+    """Carry the gradient of `outputs` into the model, unless all of it is frozen."""
+    if outputs.requires_grad:
+        torch.autograd.backward(outputs, gradient)
 
 
 class GradCache:
@@ -164,7 +174,7 @@ class GradCache:
         for features, state, part in zip(self._batches, self._states, parts, strict=True):
             # Dropout must be the same as in the first pass.
             _restore_random_state(self._device, state)
-            backward_through(self._encode(features), part)
+            _backward_through(self._encode(features), part)
         _restore_random_state(self._device, after)
 
 

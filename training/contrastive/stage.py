@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from accelerate.utils import broadcast_object_list
 from numpy.typing import NDArray
 from typing_extensions import override
 
@@ -127,13 +126,8 @@ class ContrastiveTask(Task):
         if not all(math.isfinite(each.cosine) for each in statistics):
             raise NotFiniteError("an embedding")
         quality = validator.quality(encoder)
-        measured = (
-            CollapseMetrics(*statistics, *self._mean_losses(), quality["nDCG@10"]),
-            validator.divergence(encoder),
-            quality,
-        )
-        # Rounding may differ between processes, so all use the results of the main process.
-        figures, kl, quality = broadcast_object_list(list(measured))
+        figures = CollapseMetrics(*statistics, *self._mean_losses(), quality["nDCG@10"])
+        kl = validator.divergence(encoder)
         if step == 0:
             self._monitor.begin(figures)
         verdict = self._monitor.verdict(figures)

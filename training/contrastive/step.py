@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from accelerate.utils import broadcast_object_list
 from numpy.typing import NDArray
 
 from training.contrastive.batch_encoder import BatchEncoder
@@ -73,7 +72,6 @@ class CandidateSource:
     shared: bool = False
     false_negatives: FalseNegatives | None = None
     re_encodes: bool = True
-    num_processes: int = 1
 
     def candidates(
         self, numbers: NDArray[np.int64], positives: Rows, queries: torch.Tensor
@@ -82,7 +80,7 @@ class CandidateSource:
 
         :raises TrainingDataError: When all negatives of all queries may be relevant.
         """
-        drawn = self._agreed(self.sampler.draw(QueryBatch(numbers, positives, queries)))
+        drawn = self.sampler.draw(QueryBatch(numbers, positives, queries))
         others = np.setdiff1d(drawn[drawn != NO_ROW], positives)
         cached, embeddings = others[:0], queries[:0]
         if (found := self.sampler.cached(others)) is not None:
@@ -99,15 +97,9 @@ class CandidateSource:
         if self.re_encodes and len(cached):
             logits = scores(queries, embeddings) * self.inputs.scale
             logits[~negatives[:, len(with_texts) :]] = -torch.inf
-            stand_ins = self._agreed(cached[_drawn_columns(logits)])
+            stand_ins = cached[_drawn_columns(logits)]
         encoded = np.union1d(with_texts, stand_ins)
         return Candidates(with_texts, embeddings, columns, negatives, stand_ins, encoded)
-
-    def _agreed(self, rows: Rows) -> Rows:
-        """The rows of the main process: differently rounded embeddings may give another draw."""
-        if self.num_processes > 1:
-            (rows,) = broadcast_object_list([rows])
-        return rows
 
     def _negatives(self, rows: Rows, numbers: NDArray[np.int64], drawn: Rows) -> NDArray[np.bool_]:
         """Whether column j of `rows` (m,) is a negative of query i, (n, m)."""
@@ -131,11 +123,7 @@ class StepResult:
 
 @dataclass(frozen=True, slots=True)
 class ContrastiveStep:
-    """Adds the gradient of a batch's mean loss to the trained parameters.
-
-    Each process computes the loss of the whole batch from all embeddings, and backpropagates into
-    the towers for the texts that it has encoded. The gradient is the sum over the processes.
-    """
+    """Adds the gradient of a batch's mean loss to the trained parameters."""
 
     encoder: BatchEncoder
     source: CandidateSource

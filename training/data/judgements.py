@@ -13,7 +13,7 @@ from swiftlet.errors import CollectionError, shown
 from training.data.identifiers import Identifiers
 from training.data.passages import corpus_prefix
 from training.data.sources import DataSource, resolved
-from training.data.triples import Triples, read_id_triples, read_text_triples
+from training.data.triples import Triples, read_triples
 from training.errors import TrainingDataError
 
 JudgedPairs = NDArray[np.int64]
@@ -75,9 +75,6 @@ class _Reader:
         self._document_prefixes = _prefixes(source.documents_path for source in sources)
 
     def read(self, source: DataSource) -> None:
-        if source.corpus is None:
-            self._add_text_triples(source)
-            return
         path = resolved(source.queries_path)
         if path not in self._texts:
             queries = read_queries(source.queries_path)
@@ -86,7 +83,7 @@ class _Reader:
         if qrels is not None:
             self._add_qrels(source, self._texts[path], qrels)
         if source.triples is not None:
-            self._add_id_triples(source, self._texts[path], Path(source.triples))
+            self._add_triples(source, self._texts[path], Path(source.triples))
 
     def _add_qrels(self, source: DataSource, texts: Mapping[str, str], path: Path) -> None:
         qrels = {
@@ -131,7 +128,7 @@ class _Reader:
             triples[:, 2] = -1
             self.triples.append(triples)
 
-    def _add_id_triples(self, source: DataSource, texts: Mapping[str, str], path: Path) -> None:
+    def _add_triples(self, source: DataSource, texts: Mapping[str, str], path: Path) -> None:
         of_query = self._query_prefixes[resolved(source.queries_path)]
 
         def query_number(query_id: str) -> int | None:
@@ -139,18 +136,7 @@ class _Reader:
             return None if text is None else self._query(of_query + query_id, text)
 
         prefix = self._document_prefixes[resolved(source.documents_path)]
-        self._add_triples(read_id_triples(path, query_number, self.documents, prefix))
-
-    def _add_text_triples(self, source: DataSource) -> None:
-        found = read_text_triples(source.documents_path)
-        of_query = self._query_prefixes[resolved(source.queries_path)]
-        numbers = [self._query(f"{of_query}{n}", text) for n, text in enumerate(found.queries)]
-        prefix = self._document_prefixes[resolved(source.documents_path)]
-        found.triples[:, 0] = np.array(numbers, np.int32)[found.triples[:, 0]]
-        found.triples[:, 1:] += self.documents.numbers([f"{prefix}0"]).astype(np.int32)
-        self._add_triples(found.triples)
-
-    def _add_triples(self, triples: Triples) -> None:
+        triples = read_triples(path, query_number, self.documents, prefix)
         # Many triples have the same pair.
         pairs = np.unique(triples[:, 0].astype(np.int64) * len(self.documents) + triples[:, 1])
         queries, documents = np.divmod(pairs, len(self.documents))

@@ -12,7 +12,6 @@ from swiftlet.corpora.irds import is_dataset
 from swiftlet.corpora.trec import qrels_path
 from swiftlet.errors import CollectionError
 from training.data.passages import Corpus
-from training.data.triples import text_triples_documents
 from training.tables import Count, Table
 
 
@@ -21,13 +20,13 @@ class DataSource(Table):
 
     `corpus` is a corpus as for `swiftlet index`, or `irds:NAME`. `queries` is the path of the
     queries, by default the path of the corpus. `qrels` is the name of a split of the BEIR folder
-    `queries`, a file, or `irds:NAME`. `triples` is a file of MS MARCO triples, plain or gzipped:
-    triples of ids, or of texts if there is no corpus. With triples and qrels, the triples give the
-    pairs, and the qrels give further relevant documents. A document is relevant if its grade is at
-    least `relevant_from`; a lower grade counts as 0.
+    `queries`, a file, or `irds:NAME`. `triples` is a file of MS MARCO's triples of ids, plain or
+    gzipped. With triples and qrels, the triples give the pairs, and the qrels give further relevant
+    documents. A document is relevant if its grade is at least `relevant_from`; a lower grade counts
+    as 0.
     """
 
-    corpus: str | None = None
+    corpus: str
     queries: str | None = None
     qrels: str | None = None
     triples: str | None = None
@@ -35,27 +34,19 @@ class DataSource(Table):
 
     @model_validator(mode="after")
     def _is_complete(self) -> Self:
-        if self.corpus is None and (self.queries or self.qrels):
-            raise ValueError(
-                f"{self.queries or self.qrels}: queries and qrels need the corpus they belong to"
-            )
         if self.qrels is None and self.triples is None:
-            raise ValueError(
-                f"{self.corpus}: a corpus needs qrels or triples"
-                if self.corpus
-                else "a source needs corpus and qrels, or triples"
-            )
+            raise ValueError(f"{self.corpus}: a corpus needs qrels or triples")
         return self
 
     @property
     def documents_path(self) -> Path:
-        """The path of the documents: the corpus, or else the text triples."""
-        return Path(self.corpus or self.triples or "")
+        """The path of the documents."""
+        return Path(self.corpus)
 
     @property
     def queries_path(self) -> Path:
         """The path of the queries."""
-        return Path(self.queries or self.corpus or self.triples or "")
+        return Path(self.queries or self.corpus)
 
     def qrels_path(self) -> Path | None:
         """The path of the qrels, if there are any.
@@ -88,8 +79,6 @@ class DataSource(Table):
         :raises CollectionError: When there are none.
         """
         path = self.documents_path
-        if self.corpus is None:
-            return Corpus(str(path), [path], partial(text_triples_documents, path))
         return Corpus(str(path), corpus_files(path), partial(read_documents, path))
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from training.loop.shares import computed_by_length
+from training.loop.lengths import computed_by_length
 from training.model.towers import Tower
 
 _BATCHES_SORTED_TOGETHER = 64

@@ -114,35 +114,34 @@ def distill(
         student.eval()
         final = {"step": best.step, "cosine": task.evaluate(best.step).metrics["cosine"]}
         overlaps, verdict = [], None
-        if accelerator.is_main_process:
-            reference = teacher.encoder
-            if pairs is not None and reference is None:
-                reference = own_encoder(Path(str(settings.index)), teacher)
-            if comparison is not None and compare and reference is not None:
-                texts = mixture.texts(mixture.held_out)[:_COMPARED_ON]
-                if pairs is not None and len(mixture.sources) == 1:
-                    texts = [each.text for each in pairs.known_items] or texts
-                overlaps = comparison.measure(reference, served, texts, test, progress)
-            if comparison is not None and pairs is not None and compare:
-                progress.begin("The verdict", None)
-                learnt = int((mixture.training >= pairs.passages.num_passages).sum())
-                unknown = student.tower.unknown_share(pairs.held_out_lines)
-                verdict = judge(comparison, served, pairs, learnt, overlaps, unknown)
-            details = {
-                "distillation": settings.model_dump(mode="json"),
-                "texts": {source.name: len(source.lines) for source in mixture.sources},
-                "best": final,
-                "num_held_out": len(mixture.held_out),
-                "seconds": round(loop.state.seconds, 1),
-                "overlap": [each.as_details() for each in overlaps],
-                **({} if verdict is None else {"verdict": verdict.as_details()}),
-            }
-            loop.publish(
-                lambda folder: student.save(folder / QUERY_ENCODER),
-                final,
-                embedding_space=teacher.embedding_space,
-                details=details,
-            )
+        reference = teacher.encoder
+        if pairs is not None and reference is None:
+            reference = own_encoder(Path(str(settings.index)), teacher)
+        if comparison is not None and compare and reference is not None:
+            texts = mixture.texts(mixture.held_out)[:_COMPARED_ON]
+            if pairs is not None and len(mixture.sources) == 1:
+                texts = [each.text for each in pairs.known_items] or texts
+            overlaps = comparison.measure(reference, served, texts, test, progress)
+        if comparison is not None and pairs is not None and compare:
+            progress.begin("The verdict", None)
+            learnt = int((mixture.training >= pairs.passages.num_passages).sum())
+            unknown = student.tower.unknown_share(pairs.held_out_lines)
+            verdict = judge(comparison, served, pairs, learnt, overlaps, unknown)
+        details = {
+            "distillation": settings.model_dump(mode="json"),
+            "texts": {source.name: len(source.lines) for source in mixture.sources},
+            "best": final,
+            "num_held_out": len(mixture.held_out),
+            "seconds": round(loop.state.seconds, 1),
+            "overlap": [each.as_details() for each in overlaps],
+            **({} if verdict is None else {"verdict": verdict.as_details()}),
+        }
+        loop.publish(
+            lambda folder: student.save(folder / QUERY_ENCODER),
+            final,
+            embedding_space=teacher.embedding_space,
+            details=details,
+        )
     result = best.step, final["cosine"], len(mixture.held_out), overlaps
     return DistillationResult(*result, verdict)
 

@@ -1,5 +1,7 @@
 """What an index teaches without any teacher: its texts, and the vectors of their passages."""
 
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
@@ -8,11 +10,12 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from swiftlet.errors import InvalidArgumentError
+from swiftlet.errors import InvalidArgumentError, QueryError
 from swiftlet.index.contents import Contents
 from swiftlet.index.documents.passages import encoder_text
 from swiftlet.index.documents.split import SplitDocument
 from swiftlet.manifest import L2, Manifest
+from swiftlet.text import check_query
 from swiftlet.types import Passage
 from training.data.query_groups import digest
 from training.distillation.sentences import Sentence, sample_sentences
@@ -23,6 +26,12 @@ from training.errors import TrainingDataError
 MOST_PASSAGES = 50_000
 _SAME_LENGTH = 1.1
 """Lengths of one model's vectors differ by less, also as the codes of an index keep them."""
+
+_ALL_THE_SAME = 0.9999
+"""The length of the mean of directions that differ by nothing but rounding."""
+
+_FEWEST_DOCUMENTS = 20
+"""From as many on, whole documents are held out."""
 
 _HELD_OUT_DOCUMENTS, _MOST_HELD_OUT, _KNOWN_ITEMS = 500, 0.1, 500
 
@@ -77,9 +86,9 @@ def read_pairs(index: Path, manifest: Manifest, seed: int) -> IndexPairs:
     contents = Contents(index, manifest)
     found = _sample(contents, seed)
     outputs = _directions(_outputs(contents, [row for row, *_ in found]), index, manifest)
-    ids = {document.document_id for _, document, _ in found}
-    count = max(1, min(_HELD_OUT_DOCUMENTS, int(len(ids) * _MOST_HELD_OUT)))
-    held_out = frozenset(sorted(ids, key=digest)[:count])
+    names = _parts(found)
+    count = max(1, min(_HELD_OUT_DOCUMENTS, int(len(set(names)) * _MOST_HELD_OUT)))
+    held_out = frozenset(sorted(set(names), key=digest)[:count])
     first: dict[str, int] = {}
     for place, (_, document, passage) in enumerate(found):
         if text := normalised(encoder_text(document.title, passage.text)):
@@ -91,13 +100,33 @@ def read_pairs(index: Path, manifest: Manifest, seed: int) -> IndexPairs:
             "the same subjects (--queries or --corpus)"
         )
     places = [*first.values()]
+    if np.linalg.norm(outputs[places].mean(axis=0)) > _ALL_THE_SAME:
+        raise TrainingDataError(
+            f"the vectors of {index} are all the same, so that there is nothing to learn: adopt "
+            "those that a model has made"
+        )
     source = replace(TextSource.of("passages", first), outputs=outputs[places])
     left = {d.document_id: d for _, d, _ in found if d.document_id in held_out}
     return IndexPairs(
         source,
-        np.array([found[place][1].document_id in held_out for place in places]),
-        tuple(sample_sentences(left.values(), _KNOWN_ITEMS, seed)),
+        np.array([names[place] in held_out for place in places]),
+        tuple(_askable(sample_sentences(left.values(), _KNOWN_ITEMS, seed))),
     )
+
+
+def _parts(found: Sequence[tuple[int, SplitDocument, Passage]]) -> list[str]:
+    """For each passage, the name of what is held out with it: its document, or a passage alone."""
+    ids = [document.document_id for _, document, _ in found]
+    if len(set(ids)) >= _FEWEST_DOCUMENTS:
+        return ids
+    return [f"{document_id} {row}" for (row, *_), document_id in zip(found, ids, strict=True)]
+
+
+def _askable(items: Iterable[Sentence]) -> Iterator[Sentence]:
+    """Those that can be queries."""
+    for item in items:
+        with suppress(QueryError):
+            yield item._replace(text=check_query(normalised(item.text)))
 
 
 def _directions(
@@ -114,8 +143,8 @@ def _directions(
     if manifest.metric == L2 and lengths.max() > _SAME_LENGTH * lengths.min():
         raise InvalidArgumentError(
             f"{index} compares by distances (l2), and its vectors have lengths from "
-            f"{lengths.min():.3g} to {lengths.max():.3g}, which an encoder does not learn: name a "
-            "--teacher, or adopt the vectors with --metric cosine if their model compares so"
+            f"{lengths.min():.3g} to {lengths.max():.3g}, but an exported encoder gives embeddings "
+            "of length 1: adopt the vectors with --metric inner_product, or cosine"
         )
     found: NDArray[np.float32] = vectors / lengths
     return found

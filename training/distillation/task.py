@@ -1,14 +1,12 @@
 """Distillation as a task of the training loop: the student imitates the teacher's outputs."""
 
 from collections.abc import Mapping
-from functools import partial
 from time import monotonic
 from typing import Any, TypedDict, Unpack
 
 import numpy as np
 import torch
 from accelerate import Accelerator
-from accelerate.utils import broadcast_object_list, gather_object
 from numpy.typing import NDArray
 from torch.nn import functional
 from typing_extensions import override
@@ -21,7 +19,6 @@ from training.distillation.student import Student
 from training.distillation.teacher import Targets
 from training.distillation.texts import TextMixture
 from training.errors import NotFiniteError
-from training.loop.shares import Shares
 from training.loop.stage import Evaluation, Stage, StageLength, Task
 from training.objective.negatives.sampler import Rows
 
@@ -64,7 +61,6 @@ class DistillationTask(Task):
         self._reranked = on_index.get("reranked")
         self._relevance = on_index.get("relevance")
         self._accelerator = accelerator
-        self._shares = Shares(accelerator)
         self._token_counts = token_counts(student.tower, mixture.texts(mixture.training))
         most = 0 if settings.projection_only else None
         size = len(mixture.training)
@@ -115,13 +111,9 @@ class DistillationTask(Task):
         self._student.train()
         teacher = self._teacher.outputs(self._mixture, numbers)
         texts = self._mixture.texts(numbers)
-        student = self._shares.detached(
-            self._outputs(texts[self._shares.of(len(texts))]), len(texts)
-        )
-        losses = self._losses(texts, student.embeddings, teacher)
+        losses = self._losses(texts, self._outputs(texts), teacher)
         loss = torch.stack(list(losses.values())).sum()
         self._accelerator.backward(loss)
-        student.backward()
         return {name: value.item() for name, value in losses.items()}
 
     @override
@@ -129,7 +121,7 @@ class DistillationTask(Task):
         """Compare student and teacher on the held-out texts."""
         held_out = self._mixture.held_out
         expected = self._teacher.outputs(self._mixture, held_out)
-        outputs = self._encode(self._student, held_out, self._teacher.width)
+        outputs = self._encode(self._student, held_out)
         if not outputs.isfinite().all():
             raise NotFiniteError("an embedding")
         cosines = functional.cosine_similarity(outputs, expected, dim=-1)
@@ -138,7 +130,6 @@ class DistillationTask(Task):
             "lowest_cosine": float(cosines.min()),
             "distance": float(distance(outputs, expected, self._settings.distance)),
         }
-        (metrics,) = broadcast_object_list([metrics])  # rounding may differ between processes
         # The cosine falls while documents are learnt: then the last step is the best one.
         score = metrics["cosine"] if self._relevance is None else float(step)
         self._waited = 0 if score > self._best_score else self._waited + 1
@@ -163,8 +154,7 @@ class DistillationTask(Task):
 
     def _pairs(self, numbers: Rows) -> tuple[torch.Tensor, torch.Tensor]:
         """Outputs (n, own width) of the student's tower, and those wanted, (n, width)."""
-        tower = self._student.tower
-        found = self._encode(tower, numbers, tower.width)
+        found = self._encode(self._student.tower, numbers)
         wanted = self._teacher.outputs(self._mixture, numbers)
         # The vectors of passages have length 1, unlike the outputs of a teacher.
         return found, functional.normalize(wanted, dim=-1) if self._settings.pairs else wanted
@@ -172,8 +162,6 @@ class DistillationTask(Task):
     def _outputs(self, texts: list[str]) -> torch.Tensor:
         """Outputs (n, width) of the student for `texts`, with gradient."""
         device = self._accelerator.device
-        if not texts:  # more processes than texts
-            return torch.empty(0, self._teacher.width, device=device)
         with self._accelerator.autocast():
             outputs: torch.Tensor = self._student(self._student.tower.tokenise(texts, device))
         return outputs.float()
@@ -187,25 +175,22 @@ class DistillationTask(Task):
         unit, found = (functional.normalize(each, dim=-1) for each in (teacher, outputs))
         if self._relevance is not None:
             losses["relevance"] = self._relevance.loss(texts, found, unit)
-        share = self._shares.of(len(texts))
         if self._reranked is not None:
-            targets = gather_object(self._reranked.of(texts[share], unit[share]))
+            targets = self._reranked.of(texts, unit)
             losses["ranking"] = settings.ranking * self._reranked.loss(found, targets)
         if self._neighbours is not None:
-            rows = gather_object([self._neighbours.rows(texts[share], unit[share])])
+            rows = self._neighbours.rows(texts, unit)
             losses["ranking"] = settings.ranking * ranking_loss(
                 found,
                 unit.to(device),
-                self._neighbours.embeddings(np.concatenate(rows)).to(device),
+                self._neighbours.embeddings(rows).to(device),
                 settings.score_factor,
                 settings.ranking_loss,
             )
         return losses
 
-    def _encode(self, model: torch.nn.Module, numbers: Rows, width: int) -> torch.Tensor:
+    def _encode(self, model: torch.nn.Module, numbers: Rows) -> torch.Tensor:
         """Outputs (n, width) of `model`, the student or its tower, on the CPU."""
         model.eval()
-        compute = partial(
-            encode_by_length, self._student.tower, model, device=self._accelerator.device
-        )
-        return self._shares.computed(self._mixture.texts(numbers), width, compute)
+        texts = self._mixture.texts(numbers)
+        return encode_by_length(self._student.tower, model, texts, self._accelerator.device)

@@ -23,10 +23,8 @@ from swiftlet.manifest import read_manifest
 from swiftlet.types import Embeddings
 from training.distillation.batches import encode_by_length
 from training.distillation.texts import TextMixture, TextSource
-from training.loop.devices import processes
 from training.loop.embedding_cache import EmbeddingCache
 from training.loop.log import TrainingProgress
-from training.loop.shares import Shares
 from training.model.fingerprint import embedding_space, outputs_key
 from training.model.folders import is_exported
 from training.model.towers import Tower, TowerSettings
@@ -152,8 +150,7 @@ class Teacher(Targets):
         elif tower is not None:
             # The space is not enough as a key, since several encoders can have the same one.
             key = outputs_key(tower, accelerator.mixed_precision)
-        self._shares = Shares(accelerator)
-        self._outputs = EmbeddingCache(directory, key, encoder.dim, processes())
+        self._outputs = EmbeddingCache(directory, key, encoder.dim)
 
     @classmethod
     def load(
@@ -198,4 +195,4 @@ class Teacher(Targets):
             return encode_by_length(self.tower, self.tower, texts, self._accelerator.device)
 
     def _compute(self, source: TextSource, rows: Rows) -> torch.Tensor:
-        return self._shares.computed(source.texts(rows.tolist()), self.width, self.encode)
+        return self.encode(source.texts(rows.tolist()))

@@ -11,8 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from accelerate import PartialState
-from accelerate.utils import broadcast_object_list
 from numpy.typing import NDArray
 
 from swiftlet import disk
@@ -25,23 +23,17 @@ class EmbeddingCache:
     """A cache of language model outputs by passage row; missing outputs are computed on request.
 
     For each store of passages there are two sparse files. Only computed rows take disk space: 4
-    bytes times the width. In memory each passage takes one byte. With several processes, the main
-    process finds the missing rows, and writes. All processes read the same file system.
+    bytes times the width. In memory each passage takes one byte.
     """
 
-    def __init__(
-        self, directory: Path, key: str, width: int, processes: PartialState | None = None
-    ) -> None:
+    def __init__(self, directory: Path, key: str, width: int) -> None:
         """Keep outputs (passages, width) in `directory`.
 
         :param key: Identifies everything that outputs depend on: weights, truncation, precision.
-        :param processes: The processes that use the cache together, each with the same requests; by
-            default this process alone.
         """
         self._directory = directory
         self._key = key
         self._width = width
-        self._processes = processes
         self._tables: dict[str, _Table] = {}
 
     def get(
@@ -60,16 +52,11 @@ class EmbeddingCache:
         name = hashlib.sha256(named.encode()).hexdigest()[:16]
         with storage_errors(self._directory):
             disk.make_directory(self._directory, parents=True, exist_ok=True)
-            path = self._directory / name
-            return _Table(path, passages.num_passages, self._width, self._processes)
+            return _Table(self._directory / name, passages.num_passages, self._width)
 
 
 class _Table:
-    def __init__(
-        self, path: Path, num_passages: int, width: int, processes: PartialState | None
-    ) -> None:
-        together = processes is not None and processes.num_processes > 1
-        self._together = processes if together else None
+    def __init__(self, path: Path, num_passages: int, width: int) -> None:
         self._files = path.with_suffix(".outputs"), path.with_suffix(".known")
         for file, row_bytes in zip(self._files, (4 * width, 1), strict=True):
             with disk.opened(file, "ab") as sized:
@@ -80,18 +67,12 @@ class _Table:
 
     def get(self, rows: Rows, compute: Callable[[Rows], torch.Tensor]) -> torch.Tensor:
         missing = np.unique(rows[self._known[rows] == 0])
-        if self._together is not None:
-            # A process that opened the files later could see more rows as known.
-            (missing,) = broadcast_object_list([missing])
         if len(missing):
             outputs = compute(missing).float().cpu().numpy()
-            if self._together is None or self._together.is_main_process:
-                _write(self._files[0], missing, outputs)
-                # Written last, so that known rows are complete even after a crash.
-                _write(self._files[1], missing, np.ones(len(missing), np.uint8))
+            _write(self._files[0], missing, outputs)
+            # Written last, so that known rows are complete even after a crash.
+            _write(self._files[1], missing, np.ones(len(missing), np.uint8))
             self._known[missing] = 1
-            if self._together is not None:
-                self._together.wait_for_everyone()
         return torch.from_numpy(self._outputs[rows])
 
 

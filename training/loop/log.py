@@ -81,5 +81,11 @@ class TrainingLog:
                 self._board.add_scalar(f"{stage}/{name}", value, step)
 
 
+def logged(path: Path, kind: str) -> list[dict[str, Any]]:
+    """The records of one kind in metrics.jsonl, in order; none if there is no file."""
+    lines = path.read_text("utf-8").splitlines() if path.is_file() else []
+    return [record for record in map(json.loads, lines) if record["kind"] == kind]
+
+
 def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value

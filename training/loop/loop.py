@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from accelerate.utils import broadcast
 from numpy.typing import NDArray
 from torch import nn
 
@@ -74,8 +73,7 @@ class TrainingLoop:
         self._run, self._model, self._dim = run, model, dim
         self._directory, self._accelerator = run.out, run.accelerator
         self._finish = run.start.get("finish", False)
-        draws = run.tensorboard and run.accelerator.is_main_process
-        self.log = TrainingLog(run.out, tensorboard=draws)
+        self.log = TrainingLog(run.out, tensorboard=run.tensorboard)
         self._average = average
         self._initial = [each.detach().clone() for each in model.parameters()] if average else []
         self._keep_stages = keep_stages
@@ -88,9 +86,7 @@ class TrainingLoop:
             self.state = TrainState(**self._resumed["train_state"])
             model.load_state_dict(self._resumed["model"])
             log_size = self._resumed["log_size"]
-        if run.accelerator.is_main_process:
-            self.log.truncate(log_size)
-        run.accelerator.wait_for_everyone()
+        self.log.truncate(log_size)
 
     def train(self, make_stage: Callable[[int], Stage]) -> None:
         """Run the next stage, or the rest of it. A stage that is already finished is skipped.
@@ -162,7 +158,6 @@ class TrainingLoop:
         self._run.progress.begin(f"Stage {state.stage + 1}: {stage.name}", num_steps, state.step)
         if begins:
             stage.task.prepare()
-            broadcast([each.data for each in self._model.parameters()])
             self._evaluate(stage, optimisation)
         unlogged: list[dict[str, float]] = []
         for batch in islice(_batches(stage, state.step), num_steps - state.step):
@@ -180,7 +175,7 @@ class TrainingLoop:
         self, stage: Stage, optimisation: Optimisation, batch: NDArray[np.int64]
     ) -> dict[str, float]:
         state, began = self.state, time.perf_counter()
-        _seed_torch(*stage.seed, state.step, self._accelerator.process_index)
+        _seed_torch(*stage.seed, state.step, 0)
         losses = stage.task.backward(state.step, batch)
         norm = optimisation.step()
         state.step += 1
@@ -244,16 +239,13 @@ class TrainingLoop:
 
     def _write(self, name: str, content: Mapping[str, Any]) -> None:
         """Write the model and `content` as a checkpoint."""
-        if self._accelerator.is_main_process:
-            state = {"model": self._model.state_dict(), **content}
-            write_checkpoint(self._directory / name, state, dim=self._dim)
-        self._accelerator.wait_for_everyone()
+        state = {"model": self._model.state_dict(), **content}
+        write_checkpoint(self._directory / name, state, dim=self._dim)
 
     def _write_log(self, stage: Stage, kind: str, **values: Any) -> None:
-        if self._accelerator.is_main_process:
-            step = self.state.step
-            epoch = round(step / stage.length.steps_per_epoch, 4)
-            self.log.write(kind, stage=stage.name, step=step, epoch=epoch, **values)
+        step = self.state.step
+        epoch = round(step / stage.length.steps_per_epoch, 4)
+        self.log.write(kind, stage=stage.name, step=step, epoch=epoch, **values)
 
 
 def _batches(stage: Stage, first_step: int) -> Iterator[NDArray[np.int64]]:

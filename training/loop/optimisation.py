@@ -89,12 +89,10 @@ class Optimisation:
         return float(max(group["lr"] for group in self._optimiser.param_groups))
 
     def step(self) -> float:
-        """Sum the gradient over processes, clip it, and update the parameters.
+        """Clip the gradient, and update the parameters.
 
         :returns: The norm of the gradient before clipping.
         """
-        if self._accelerator.num_processes > 1:
-            self._reduce()
         self._accelerator.unscale_gradients(self._optimiser)
         norm = nn.utils.clip_grad_norm_(self._parameters, self._max_norm or float("inf"))
         self._optimiser.step()
@@ -124,18 +122,6 @@ class Optimisation:
         self._schedule.base_lrs = rates
         if self._accelerator.scaler is not None:
             self._accelerator.scaler.load_state_dict(state["scaler"])
-
-    def _reduce(self) -> None:
-        # As one tensor, since many small messages would be slow.
-        present = [p for p in self._parameters if p.requires_grad]
-        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in present]
-        total = self._accelerator.reduce(
-            torch.cat([gradient.reshape(-1) for gradient in gradients]), "sum"
-        )
-        for parameter, piece in zip(
-            present, total.split([p.numel() for p in present]), strict=True
-        ):
-            parameter.grad = piece.view_as(parameter).clone()
 
 
 def _groups(

@@ -1,4 +1,4 @@
-"""One run of training: its directory and its processes, how it begins, and how it ends."""
+"""One run of training: its directory, how it begins, and how it ends."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,9 +19,9 @@ from swiftlet.manifest import FILE_NAME, Manifest, describe_files, write_manifes
 from swiftlet.publication import discard, flush, locked_working_directory, storage_errors
 from training.errors import RecipeError, TrainingDataError
 from training.loop.checkpoints import BEST, CHECKPOINT
-from training.loop.devices import is_main_process, make_accelerator, memory_errors, processes
+from training.loop.devices import make_accelerator, memory_errors
 from training.loop.log import FILE_NAME as LOG_FILE
-from training.loop.log import TrainingProgress
+from training.loop.log import TrainingProgress, logged
 from training.loop.optimisation import Optimiser
 from training.model.trained import KIND, MODEL, TOWERS
 
@@ -84,10 +84,9 @@ def training_run(
     :raises KeyboardInterrupt: When the user interrupts the run; the message has the way to resume.
     """
     with _locked(out, settings, may_change, temporary, **start), memory_errors(advice, out):
-        accelerator = make_accelerator(optimiser.precision, optimiser.batch_size)
+        accelerator = make_accelerator(optimiser.precision)
         torch.manual_seed(seed)
         yield Run(out, optimiser, accelerator, progress, start, tensorboard, temporary)
-        accelerator.wait_for_everyone()
 
 
 def publish_run(
@@ -144,10 +143,6 @@ def _locked(
             f"{out} has no checkpoint to finish with: its alignment, or its first evaluation, is "
             "not over; pass --resume instead"
         )
-    if not is_main_process():
-        processes().wait_for_everyone()
-        yield
-        return
     resume = resume or finish
     _check(out, resume=resume, overwrite=overwrite)
     with locked_working_directory(out) as lock:
@@ -157,11 +152,10 @@ def _locked(
             _check(out, resume=resume, overwrite=overwrite)
             with storage_errors(out):
                 _prepare(out, recipe, may_change, lock, overwrite=overwrite)
-            processes().wait_for_everyone()
             try:
                 yield
             except (CollectionError, TrainingDataError):
-                if not _has_steps(out):
+                if not logged(out / LOG_FILE, "step"):
                     for name in (CHECKPOINT, BEST, LOG_FILE, *temporary):
                         _remove(out / name)
                 raise
@@ -209,14 +203,6 @@ def _restore_or_remove(earlier: Path, out: Path) -> None:
         else:
             disk.remove_tree(out, ignore_errors=True)
             disk.rename(earlier, out)
-
-
-def _has_steps(out: Path) -> bool:
-    """Whether the log of a run has a step."""
-    log = out / LOG_FILE
-    return log.is_file() and any(
-        json.loads(line)["kind"] == "step" for line in log.read_text("utf-8").splitlines()
-    )
 
 
 def _remove(path: Path) -> None:

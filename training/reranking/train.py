@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Unpack
 
-from training.loop.devices import check_single_process, make_accelerator
+from training.loop.devices import make_accelerator
 from training.loop.log import TrainingProgress
 from training.loop.loop import TrainingLoop
 from training.loop.run import Start, training_run
@@ -37,7 +37,6 @@ def train_reranker(
     :raises RetrievalError: When the recipe, its data, its model or `out` are invalid, or the run
         cannot continue: see `training.errors`.
     """
-    check_single_process("a cross-encoder trains")
     size = recipe.optimiser.micro_batch_size or recipe.optimiser.batch_size
     with training_run(
         recipe,
@@ -77,7 +76,7 @@ def plan_of(recipe: RerankerRecipe, progress: TrainingProgress) -> list[tuple[st
 
     :raises RetrievalError: When the recipe cannot be run.
     """
-    make_accelerator(recipe.optimiser.precision, recipe.optimiser.batch_size)
+    make_accelerator(recipe.optimiser.precision)
     model = CrossEncoder.load(recipe.cross_encoder.settings())
     groups, held_out = find_groups(recipe, progress)
     length = StageLength(len(groups), recipe.optimiser.batch_size, recipe.epochs)

@@ -7,7 +7,7 @@ import typer
 
 from swiftlet.cli.fields import BUILT, parameters, takes
 from swiftlet.cli.options import Overwrite, encoder_option
-from swiftlet.cli.terminal import ProgressBars, counts, print_result
+from swiftlet.cli.terminal import ProgressBars, print_built
 from swiftlet.corpora.fields import Fields
 
 
@@ -76,7 +76,6 @@ def adopt(
 ) -> None:
     """Build an index from vectors that exist. Run the same command to resume it."""
     from swiftlet.index.building.adopt import adopt as build
-    from swiftlet.index.building.assembly import FOUND
 
     with ProgressBars() as progress:
         manifest = build(
@@ -95,9 +94,4 @@ def adopt(
             progress=progress,
             **settings,
         )
-    details = manifest.details
-    print_result(
-        out,
-        f"{counts(details)}, {details['factory']}, recall@10 {details['recall'][FOUND]:.3f} "
-        "against exact search (scores within 1% count)",
-    )
+    print_built(out, manifest.details)

@@ -8,7 +8,7 @@ import typer
 from swiftlet import encoders
 from swiftlet.cli.fields import BUILT, COLUMNS, OF_CORPUS, documents_with, flag_of, takes
 from swiftlet.cli.options import FromShards, Overwrite, complete_encoder, encoder_option
-from swiftlet.cli.terminal import ProgressBars, counts, print_note, print_result
+from swiftlet.cli.terminal import ProgressBars, print_built, print_note
 
 
 @takes(settings=BUILT, fields=COLUMNS)
@@ -55,7 +55,6 @@ def index(
     from swiftlet.corpora.collections import unread_files
     from swiftlet.encoders.opening import directory_of, encoder_place
     from swiftlet.extras import extra
-    from swiftlet.index.building.assembly import FOUND
     from swiftlet.index.building.build import build
     from swiftlet.index.building.shards import Shards
     from swiftlet.index.document_encoder import document_encoder_of
@@ -109,12 +108,4 @@ def index(
         )
     if unread:
         print_note(unread)
-    details = manifest.details
-    # Near ties count: of identical passages, an exact search may find other ones first.
-    recall = details["recall"].get(FOUND, details["recall"]["recall@10"])
-    ties = " (scores within 1% count)" if FOUND in details["recall"] else ""
-    print_result(
-        out,
-        f"{counts(details)}, {details['factory']}, recall@10 {recall:.3f} against exact search"
-        f"{ties}",
-    )
+    print_built(out, manifest.details)

@@ -153,7 +153,6 @@ def distill(
     with extra("training"):
         from training.distillation.distill import distill as run
         from training.distillation.settings import Distillation, Judged
-        from training.loop.devices import is_main_process
         from training.recipes.validation_errors import describe_errors
     try:
         # TOML has only lists; the settings are immutable and have tuples.
@@ -167,7 +166,7 @@ def distill(
         test = Judged(queries=str(test_queries), qrels=str(qrels))
     verdict = None
     if not has_ended(out, resume=resume):
-        with ProgressBars(visible=is_main_process()) as progress:
+        with ProgressBars() as progress:
             outcome = run(
                 settings,
                 out,
@@ -179,10 +178,7 @@ def distill(
                 progress=progress,
             )
         verdict = outcome.verdict
-        if is_main_process():
-            _print_outcome(outcome, out, "the index" if teacher is None else "the teacher")
-    if not is_main_process():
-        return
+        _print_outcome(outcome, out, "the index" if teacher is None else "the teacher")
     for exported in export_models(out):
         if verdict is not None:
             print_result(exported, sentence_of(verdict))

@@ -45,7 +45,6 @@ def train(
     if out is None and not dry_run:
         raise InvalidArgumentError("--out is missing: the directory that the run is kept in")
     with extra("training"):
-        from training.loop.devices import is_main_process
         from training.plan import make_plan
         from training.recipes.settings import Recipe, parse_recipe, parse_tables
         from training.reranking.settings import CROSS_ENCODER, RerankerRecipe
@@ -56,13 +55,12 @@ def train(
     else:
         settings = parse_recipe(tables, str(recipe))
     if dry_run or out is None:
-        with ProgressBars(visible=is_main_process()) as progress:
+        with ProgressBars() as progress:
             if isinstance(settings, RerankerRecipe):
                 rows = plan_of(settings, progress)
             else:
                 rows = make_plan(settings, progress).rows()
-        if is_main_process():
-            _print_plan(rows, recipe)
+        _print_plan(rows, recipe)
         return
     start: Start = {"resume": resume, "finish": finish, "overwrite": overwrite}
     if isinstance(settings, RerankerRecipe):
@@ -72,17 +70,15 @@ def train(
 
 
 def _train_pair(recipe: "Recipe", out: Path, start: "Start") -> None:
-    from training.loop.devices import is_main_process
     from training.train import keeps_documents
     from training.train import train as run
 
     outcome = None
     if not has_ended(out, resume=start["resume"]):
-        with ProgressBars(visible=is_main_process()) as progress:
+        with ProgressBars() as progress:
             outcome = run(recipe, out, progress=progress, **start)
-        if is_main_process():
-            _print_outcome(outcome, out)
-    if not is_main_process() or not (exported := export_models(out)):
+        _print_outcome(outcome, out)
+    if not (exported := export_models(out)):
         return
     if outcome is not None and not outcome.has_gained:
         print_plain(

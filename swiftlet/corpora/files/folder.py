@@ -1,44 +1,15 @@
-"""Files as documents: text, Markdown, HTML, Word and PDF, alone or in a folder."""
+"""Files as documents, alone or in a folder: which files of a folder are read."""
 
 import os
-import stat
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
-from importlib.util import find_spec
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from swiftlet.corpora.files.pdf import RECOGNISE, pdf_parts
-from swiftlet.corpora.files.text import TEXT_SUFFIXES, Part, text_part
-from swiftlet.corpora.files.web import web_parts
-from swiftlet.corpora.files.word import word_parts
-from swiftlet.corpora.identifiers import check_id
-from swiftlet.corpora.lines import (
-    LONGEST_BYTES,
-    SkippedLines,
-    open_bytes,
-    read_errors,
-    refuse_file,
-)
+from swiftlet.corpora.files.documents import read_file
+from swiftlet.corpora.files.kinds import can_read
+from swiftlet.corpora.lines import SkippedLines, read_errors, refuse_file
 from swiftlet.errors import CollectionError
-from swiftlet.extras import extra
-from swiftlet.text import with_whole_pairs, without_surrogates
 from swiftlet.types import Document
-
-Reader = Callable[[Path, bytes], Iterator[Part | CollectionError]]
-
-_PDF = ".pdf"
-_READERS: dict[str, tuple[Reader, str]] = {
-    **dict.fromkeys((".html", ".htm", ".xhtml"), (web_parts, "lxml")),
-    ".docx": (word_parts, "docx"),
-    _PDF: (pdf_parts, "pypdfium2"),
-}
-RICH_SUFFIXES = frozenset(_READERS)
-FILE_SUFFIXES = TEXT_SUFFIXES | RICH_SUFFIXES
-
-
-def can_read(suffix: str) -> bool:
-    """Whether the package that reads files of this suffix is installed."""
-    return find_spec(_READERS[suffix][1]) is not None
 
 
 def read_folder(folder: Path, skipped: SkippedLines, named_from: Path) -> Iterator[Document]:
@@ -53,11 +24,12 @@ def read_folder(folder: Path, skipped: SkippedLines, named_from: Path) -> Iterat
     :raises CollectionError: When a folder cannot be read; and, if `skipped` refuses files, when one
         is bad.
     """
+    seen = set[tuple[int, int]]()
     for path in _files_and_links(folder):
         try:
             if _is_folder(path) or _is_readable(path):
                 _check_is_within(path, folder)
-            if _is_folder(path) or not _is_readable(path):
+            if _is_folder(path) or not _is_readable(path) or _is_again(path, folder, seen):
                 continue
             documents = [*read_file(path, named_from, skipped)]
         except CollectionError as error:
@@ -106,14 +78,28 @@ def _is_folder(path: Path) -> bool:
 
 
 def _is_readable(path: Path) -> bool:
-    suffix = path.suffix.lower()
-    return suffix in TEXT_SUFFIXES or (suffix in RICH_SUFFIXES and can_read(suffix))
+    return can_read(path.suffix.lower())
 
 
 def _visible_entries(folder: Path) -> list[Path]:
     with read_errors(folder):
         entries = [entry for entry in folder.iterdir() if not entry.name.startswith(".")]
     return sorted(entries, reverse=True)
+
+
+def _is_again(path: Path, folder: Path, seen: set[tuple[int, int]]) -> bool:
+    """Whether a file is read already, or will be: it has several names, or a link leads to it."""
+    with read_errors(path):
+        status, is_link = path.stat(), path.is_symlink()
+    if is_link:
+        name = real_path(path).relative_to(real_path(folder))
+        if not any(each.startswith(".") for each in name.parts) and _is_readable(name):
+            return True
+    if not is_link and status.st_nlink == 1:
+        return False
+    known = (status.st_dev, status.st_ino) in seen
+    seen.add((status.st_dev, status.st_ino))
+    return known
 
 
 def _check_is_within(path: Path, folder: Path) -> None:
@@ -124,54 +110,3 @@ def _check_is_within(path: Path, folder: Path) -> None:
 def real_path(path: Path) -> Path:
     """A path without links; unlike `Path.resolve`, links in a circle raise no error."""
     return Path(os.path.realpath(path))
-
-
-def read_file(path: Path, named_from: Path, skipped: SkippedLines) -> Iterator[Document]:
-    """The document of a file, or the pages of a PDF; the id begins with the path below a folder.
-
-    :param skipped: Collects the errors of pages, which are left out.
-    :raises CollectionError: When it cannot be read, has no text, is longer than `LONGEST_BYTES`,
-        or its name cannot be an id; and, if `skipped` refuses files, when some pages have no text.
-    :raises MissingExtraError: When a package that reads this kind is not installed.
-    """
-    with read_errors(named_from):
-        name = check_id(path.relative_to(named_from).as_posix(), "file name")
-    with read_errors(path):
-        if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe may never end
-            raise CollectionError(path, "it is no regular file")
-        with open_bytes(path) as file:
-            content = file.read(LONGEST_BYTES + 1)
-    if len(content) > LONGEST_BYTES:
-        raise CollectionError(path, f"longer than {LONGEST_BYTES:,} bytes")
-    for part in _parts(path, content, skipped.note):
-        if isinstance(part, CollectionError):
-            refuse_file(part, skipped)
-            continue
-        metadata = {"file": name, **part.metadata} if part.place else part.metadata
-        # Titles may have escapes; the sections of a text are offsets in it, so it keeps its length.
-        title, text = with_whole_pairs(part.title), without_surrogates(part.text)
-        yield Document(f"{name}{part.place}", text, title, metadata, part.sections)
-
-
-def _parts(
-    path: Path, content: bytes, note: Callable[[str], None]
-) -> Iterator[Part | CollectionError]:
-    """The document of a file, or the documents of the pages of a PDF.
-
-    An error stands for a part of the file that cannot be read: pages with pictures and no text, in
-    a PDF with text on other pages, or a file that is embedded in a Word file.
-    """
-    suffix, found = path.suffix.lower(), False
-    if suffix in TEXT_SUFFIXES:
-        yield text_part(path, content, note)
-        return
-    with extra("files"):
-        read = _READERS[suffix][0]
-        parts = web_parts(path, content, note) if read is web_parts else read(path, content)
-        for part in parts:
-            found |= isinstance(part, Part)
-            if found:
-                yield part
-    if not found:
-        problem = f": if it is scanned, {RECOGNISE}" if suffix == _PDF else ""
-        raise CollectionError(path, f"the file has no text{problem}")

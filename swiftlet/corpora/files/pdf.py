@@ -53,14 +53,14 @@ def pdf_parts(path: Path, content: bytes) -> Iterator[Part | CollectionError]:
 
     :raises CollectionError: When it is damaged or encrypted, or takes more than the bounds.
     """
-    title, *pages = _read(path, content)
-    title = " ".join(title.translate(_SIGNS).split()) or path.stem
+    about, *pages = _read(path, content)
+    title, author = (" ".join(each.translate(_SIGNS).split()) for each in about)
     texts, pictures = [in_lines(text) for text, _ in pages], []
     known = Counter(word for text in texts for word in whole_words(text))
     for number, (text, (_, has_pictures)) in enumerate(zip(texts, pages, strict=True), start=1):
         if text := cleaned(text, known):
-            place = {"page": number, "pages": len(pages)}
-            yield Part(text, title, place=f"#page={number}", metadata=place)
+            place = {"page": number, "pages": len(pages), "author": author}
+            yield Part(text, title or path.stem, place=f"#page={number}", metadata=place)
         elif has_pictures:
             pictures.append(f"{number:,}")
     if pictures:
@@ -71,7 +71,7 @@ def pdf_parts(path: Path, content: bytes) -> Iterator[Part | CollectionError]:
 
 
 def _read(path: Path, content: bytes) -> list[Any]:
-    """The title, and of each page its text and whether it has pictures alone."""
+    """The title and the author, and of each page its text and whether it has pictures alone."""
     if find_spec("pypdfium2") is None:
         raise ModuleNotFoundError(name="pypdfium2")
     with _ONE_AT_A_TIME, read_errors(path):

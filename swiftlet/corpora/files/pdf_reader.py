@@ -4,8 +4,8 @@
 
 It may take so many bytes of memory, and so many seconds of processor time a page; the folders have
 packages. PDFs come as its input, each after its length in 8 bytes. It answers each with lines of
-JSON: the title, then the text of each page and whether it has pictures alone, or at last an error
-as an object; and null.
+JSON: the title and the author, then the text of each page and whether it has pictures alone, or at
+last an error as an object; and null.
 """
 
 import json
@@ -45,7 +45,7 @@ def _answers(content: bytes, seconds: int) -> Iterator[Any]:
     bound_time()
     try:
         with pypdfium2.PdfDocument(content) as document:
-            yield _title(document)
+            yield [_said(document, b"Title"), _said(document, b"Author")]
             for page in document:
                 bound_time()
                 text = page.get_textpage().get_text_range()
@@ -56,13 +56,13 @@ def _answers(content: bytes, seconds: int) -> Iterator[Any]:
     yield None
 
 
-def _title(document: Any) -> str:
-    """The title as it is; the package refuses one with half of a surrogate pair."""
+def _said(document: Any, name: bytes) -> str:
+    """An entry about the document as it is; the package refuses half of a surrogate pair."""
     from pypdfium2.raw import FPDF_GetMetaText
 
-    size = FPDF_GetMetaText(document, b"Title", None, 0)
+    size = FPDF_GetMetaText(document, name, None, 0)
     content = create_string_buffer(size)
-    FPDF_GetMetaText(document, b"Title", content, size)
+    FPDF_GetMetaText(document, name, content, size)
     return content.raw[: size // 2 * 2].decode("utf-16-le", "replace")
 
 

@@ -1,10 +1,10 @@
 """Text and Markdown: their decoding, title and sections."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from swiftlet.corpora.encodings import CONTROL, decoded
 from swiftlet.corpora.lines import read_errors
@@ -13,6 +13,9 @@ from swiftlet.types import Section
 
 MARKDOWN_SUFFIXES = frozenset({".md", ".markdown"})
 TEXT_SUFFIXES = MARKDOWN_SUFFIXES | {".txt", ".rst"}
+
+Note = Callable[[str], None]
+"""Takes a sentence about what was recognised, such as the encoding."""
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 _HTML = re.compile(r" {0,3}<(?:!--|(pre|script|style|textarea)\b)")
@@ -26,6 +29,7 @@ _MOST_BRACKETS = 500
 _FRONT_ENDS = ("---", "...")
 _YAML_NULL = "tag:yaml.org,2002:null"
 _KEY = re.compile(r"[\w-]+")
+_NUMBER = re.compile(r"[+-]?(?!0\d)\d{1,15}(\.\d{1,15})?")
 _TAB = re.compile(r"^([\w-]+:)\t", re.MULTILINE)  # which the package does not know
 _USUAL_KEYS = frozenset({
     "title", "subtitle", "date", "author", "authors", "layout", "tags", "tag", "categories",
@@ -50,8 +54,12 @@ class Part:
     metadata: Mapping[str, object] = field(default_factory=dict)
 
 
-def text_part(path: Path, content: bytes, note: Callable[[str], None]) -> Part:
-    """The document of a text, Markdown or reStructuredText file.
+Reader = Callable[[Path, bytes, Note], Iterable[Part | CollectionError]]
+"""The documents of a file, from its path and its bytes; an error stands for a part of it."""
+
+
+def text_of(path: Path, content: bytes, note: Note) -> str:
+    """The text of a file, with one sign for the end of a line.
 
     :param note: Is told the encoding, if it is not UTF-8.
     :raises CollectionError: When it is blank, or in no encoding that is known.
@@ -65,25 +73,37 @@ def text_part(path: Path, content: bytes, note: Callable[[str], None]) -> Part:
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if not text or text.isspace():
         raise CollectionError(path, "the file is empty")
-    if path.suffix.lower() in MARKDOWN_SUFFIXES:
-        length, title, keys = _front_matter(text)
-        if text[length:].strip():
-            if keys and _USUAL_KEYS.isdisjoint(keys):
-                said = ", ".join(keys)[:_SHOWN]
-                note(f"{path.name} begins with front matter, which is no text: {said}")
-            return markdown_part(text[length:], path.stem, title)
+    return text
+
+
+def text_parts(path: Path, content: bytes, note: Note) -> Iterator[Part]:
+    """The document of a text or reStructuredText file; errors as `text_of`."""
+    text = text_of(path, content, note)
     title = _rst_title(text) if path.suffix.lower() == ".rst" else ""
-    return Part(text, title or path.stem)
+    yield Part(text, title or path.stem)
 
 
-def _front_matter(text: str) -> tuple[int, str, list[str]]:
-    """The length of the front matter, its title and keys: a mapping of YAML between lines of ---.
+def markdown_parts(path: Path, content: bytes, note: Note) -> Iterator[Part]:
+    """The document of a Markdown file, with the fields of its front matter; errors as `text_of`."""
+    text = text_of(path, content, note)
+    length, title, fields = _front_matter(text)
+    if not text[length:].strip():
+        length, title, fields = 0, "", {}
+    if fields and _USUAL_KEYS.isdisjoint(fields):
+        said = ", ".join(fields)[:_SHOWN]
+        note(f"{path.name} begins with front matter, which is no text: {said}")
+    kept = {name: value for name, value in fields.items() if name.lower() != "title"}
+    yield replace(markdown_part(text[length:], path.stem, title), metadata=kept)
+
+
+def _front_matter(text: str) -> tuple[int, str, dict[str, Any]]:
+    """The length of the front matter, its title and fields: a mapping of YAML between lines of ---.
 
     Prose may be such a mapping, too, so a key is a usual one, or all are words in lower case.
     """
     import yaml  # type: ignore[import-untyped]
 
-    none = 0, "", list[str]()
+    none = 0, "", dict[str, Any]()
     lines = text[:_LONGEST_FRONT_MATTER].split("\n")
     if lines[0].rstrip(" \t") != "---":
         return none
@@ -113,7 +133,29 @@ def _front_matter(text: str) -> tuple[int, str, list[str]]:
         for key, (_, value) in zip(keys, tree.value, strict=True)
         if key.lower() == "title" and isinstance(value, yaml.ScalarNode) and value.tag != _YAML_NULL
     )
-    return len("\n".join(lines[: end + 1])) + 1, next(names, ""), keys
+    seen = set[int]()
+    values = (_plain(value, seen) for _, value in tree.value)
+    fields = dict(zip(keys, values, strict=True))
+    return len("\n".join(lines[: end + 1])) + 1, next(names, ""), fields
+
+
+def _plain(node: Any, seen: set[int]) -> Any:
+    """A text, a number, a truth value or a list of these; None for what is empty or nested deeper.
+
+    What a reference repeats is read once, so that references cannot multiply.
+    """
+    if id(node) in seen:
+        return None
+    seen.add(id(node))
+    if isinstance(node.value, str):
+        kind = node.tag.rpartition(":")[2]
+        if kind == "bool":
+            return node.value.lower() in {"true", "yes", "on"}
+        if _NUMBER.fullmatch(node.value) and kind in {"int", "float"}:
+            return float(node.value) if "." in node.value else int(node.value)
+        return None if kind == "null" else node.value.strip()
+    inner = [each for each in node.value if isinstance(getattr(each, "value", None), str)]
+    return [value for each in inner if (value := _plain(each, seen)) not in (None, "")]
 
 
 def markdown_part(text: str, otherwise: str, title: str = "") -> Part:

@@ -3,6 +3,7 @@
 import codecs
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from html import escape
 from itertools import islice
 from pathlib import Path
@@ -168,7 +169,8 @@ def _main_parts(path: Path, page: str) -> Iterator[Part]:
             element.set(_HAS_HEADING, "")
     if text := _markdown(tree, _LEFT_OUT) or _markdown(tree, _NOT_SHOWN):
         title = " ".join((tree.findtext("head/title") or "").split())
-        yield markdown_part(text, title or path.stem)
+        author = " ".join(tree.xpath("string(head/meta[@name='author']/@content)").split())
+        yield replace(markdown_part(text, title or path.stem), metadata={"author": author})
 
 
 def _markdown(tree: Any, left_out: frozenset[str]) -> str:

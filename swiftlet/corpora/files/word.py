@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -40,14 +41,15 @@ def word_parts(path: Path, content: bytes) -> Iterator[Part | CollectionError]:
         _check_size(content)
         document = docx.Document(io.BytesIO(content))
         blocks = _Reader(document).blocks(document.element.body)
-        title = document.core_properties.title.strip()
+        about = document.core_properties
+        title, author = about.title.strip(), about.author.strip()
     except Exception as error:  # the errors of zipfile, of lxml and of the package
         problem = f"cannot be read as a Word file: {reason_of(error)}"
         if _is_strict(content):
             problem = "it is Strict Open XML, which is not read: save it as an ordinary .docx"
         raise CollectionError(path, problem) from error
     if text := "\n\n".join(block for block in blocks if block.strip()):
-        yield markdown_part(text, title or path.stem)
+        yield replace(markdown_part(text, title or path.stem), metadata={"author": author})
     if embedded := sum(1 for _ in document.element.body.iter("{*}altChunk")):
         files = "an embedded file is" if embedded == 1 else f"{embedded:,} embedded files are"
         problem = f"{files} not read (altChunk): open it in Word and save it again"

@@ -5,7 +5,6 @@ from typing import Any
 
 from swiftlet.corpora.fields import Fields
 from swiftlet.corpora.lines import read_errors
-from swiftlet.corpora.vector_sources.columns import named
 from swiftlet.corpora.vector_sources.place import Place
 from swiftlet.corpora.vector_sources.source import ROWS_AT_ONCE, Pairs, Source, of_pairs
 from swiftlet.corpora.vectors import Metric
@@ -49,11 +48,11 @@ def open_chroma(place: Place, _vector_field: str | None, fields: Fields | None) 
                 )
             columns = (found["embeddings"], found["documents"], found["metadatas"])
             records = dict(zip(found["ids"], zip(*columns, strict=True), strict=True))
-            for number, record_id in enumerate(some, start):
+            for record_id in some:
                 vector, text, metadata = records.get(record_id, (None, None, None))
                 row = {"_id": record_id, "metadata": dict(metadata or {})}
                 row |= {} if text is None else {"text": text}
-                yield named(place.name, number, row, fields), vector
+                yield row, vector
 
     metric = _METRICS.get(configuration.get("space", ""))
-    return of_pairs(place.name, pairs, metric=metric, num_rows=len(ids))
+    return of_pairs(place.name, pairs, fields, metric=metric, num_rows=len(ids))

@@ -28,6 +28,7 @@ from swiftlet.corpora.vector_sources.source import (
     bad_row,
     checked_dim,
     chosen,
+    named,
     of_pairs,
     wrong_width,
 )
@@ -112,11 +113,11 @@ def open_lines(place: Place, vector_field: str | None, fields: Fields | None) ->
     field = chosen_field(name, islice(records(), _LINES_LOOKED_AT), vector_field)
 
     def pairs(first: int) -> Pairs:
-        for number, record in enumerate(islice(records(), first, None), first):
+        for record in islice(records(), first, None):
             vector = record.pop(field, None)
-            yield named(name, number, record, fields), vector
+            yield record, vector
 
-    return of_pairs(name, pairs)
+    return of_pairs(name, pairs, fields)
 
 
 def chosen_field(name: str, records: Iterable[Mapping[str, Any]], vector_field: str | None) -> str:
@@ -144,17 +145,6 @@ def _width(value: object) -> int:
     if not isinstance(value, list) or not {type(each) for each in value} <= {int, float}:
         return 0
     return len(value)
-
-
-def named(name: str, number: int, record: dict[str, Any], fields: Fields | None) -> Row:
-    """A record with the names that a line of JSON has.
-
-    :raises CollectionError: When a field that `fields` name is missing.
-    """
-    try:
-        return record if fields is None else fields.of(record)
-    except LineError as error:
-        raise bad_row(name, number, f"{error}") from error
 
 
 def _embeddings(name: str, column: Any, first: int, dim: int) -> Embeddings:

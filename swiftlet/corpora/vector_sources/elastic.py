@@ -2,43 +2,18 @@
 
 import base64
 import json
-import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from http.client import (
-    HTTPConnection,
-    HTTPException,
-    HTTPResponse,
-    HTTPSConnection,
-    IncompleteRead,
-)
 from itertools import islice
-from threading import Timer
 from time import perf_counter
 from typing import Any
-from urllib.error import HTTPError
 from urllib.parse import quote
-from urllib.request import (
-    HTTPDefaultErrorHandler,
-    HTTPErrorProcessor,
-    HTTPHandler,
-    HTTPSHandler,
-    OpenerDirector,
-    ProxyHandler,
-    Request,
-)
 
 from swiftlet.corpora.fields import Fields
-from swiftlet.corpora.vector_sources.columns import named
 from swiftlet.corpora.vector_sources.place import Place
-from swiftlet.corpora.vector_sources.source import (
-    ROWS_AT_ONCE,
-    Pairs,
-    Source,
-    chosen,
-    of_pairs,
-)
+from swiftlet.corpora.vector_sources.source import ROWS_AT_ONCE, Pairs, Source, chosen, of_pairs
 from swiftlet.corpora.vectors import Metric
+from swiftlet.deadline import Answer, AnswerError, Exchanges
 from swiftlet.errors import CollectionError, shown
 
 ANSWER_SECONDS = 60
@@ -47,9 +22,8 @@ ANSWER_SECONDS = 60
 LARGEST_ANSWER = 1 << 27
 """The most bytes of an answer."""
 
-_PIECE_BYTES = 1 << 16
 _REFUSAL_BYTES = 1 << 14
-_REDIRECTS = range(300, 400)
+_TAKEN, _REDIRECTS = range(200, 300), range(300, 400)
 _KEPT = "10m"
 _KINDS = ("dense_vector", "knn_vector")
 _METRICS: dict[str, Metric] = {
@@ -67,39 +41,41 @@ def open_elastic(place: Place, vector_field: str | None, fields: Fields | None) 
 
     :raises CollectionError: When the server does not answer or refuses, or there are several fields
         of vectors of which `vector_field` names none.
+    :raises MissingExtraError: When httpx is not installed.
     """
-    index = f"/{quote(place.path, safe='')}"
+    index, ask = f"/{quote(place.path, safe='')}", _Server(place)
     body: dict[str, Any] = {"size": ROWS_AT_ONCE, "sort": ["_doc"]}
     with _as_expected(place):
-        mappings = [each["mappings"] for each in _ask(place, f"{index}/_mapping").values()]
+        mappings = [each["mappings"] for each in ask(f"{index}/_mapping").values()]
         kinds = {name: kind for each in mappings for name, kind in _vectors(each)}
         field = chosen(place.name, "field", [*kinds], vector_field)
         metric = _METRICS.get(kinds[field])
-        count = int(_ask(place, f"{index}/_count")["count"])
-        version = _ask(place, "/").get("version", {})
+        count = int(ask(f"{index}/_count")["count"])
+        version = ask("/").get("version", {})
         numbers = [int(each) for each in version.get("number", "0.0").split(".")[:2]]
     if "distribution" not in version and numbers >= [9, 2]:  # its answers leave vectors out
         body["_source"] = {"exclude_vectors": False}
 
     def hits() -> Iterator[dict[str, Any]]:
-        answer = _ask(place, f"{index}/_search?scroll={_KEPT}&preference=swiftlet", body)
+        answer = ask(f"{index}/_search?scroll={_KEPT}&preference=swiftlet", body)
         scroll = {"scroll_id": answer["_scroll_id"]}
         try:
             while found := answer["hits"]["hits"]:
                 yield from found
-                answer = _ask(place, "/_search/scroll", {"scroll": _KEPT, **scroll})
+                answer = ask("/_search/scroll", {"scroll": _KEPT, **scroll})
                 scroll["scroll_id"] = answer.get("_scroll_id", scroll["scroll_id"])
         finally:
             with suppress(CollectionError):  # the server forgets it by itself, only later
-                _ask(place, "/_search/scroll", scroll, method="DELETE")
+                ask("/_search/scroll", scroll, method="DELETE")
 
     def pairs(first: int) -> Pairs:
         with _as_expected(place):
-            for number, hit in enumerate(islice(hits(), first, None), first):
+            for hit in islice(hits(), first, None):
                 row = {"_id": hit["_id"], **hit["_source"]}
-                yield named(place.name, number, row, fields), _taken(row, field)
+                vector = _taken(row, field)
+                yield row, vector
 
-    return of_pairs(place.name, pairs, metric=metric, num_rows=count)
+    return of_pairs(place.name, pairs, fields, metric=metric, num_rows=count)
 
 
 def _vectors(mapping: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
@@ -134,108 +110,56 @@ def _as_expected(place: Place) -> Iterator[None]:
         ) from None
 
 
-class _Answer(HTTPResponse):
-    """An answer whose connection ends when it is due: each byte prolongs the usual time."""
+class _Server:
+    """Asks the server of an address."""
 
-    def __init__(self, sock: socket.socket, *arguments: Any, **options: Any) -> None:
-        super().__init__(sock, *arguments, **options)
-        self._timer = Timer(ANSWER_SECONDS, _end, [sock])
-        self._timer.daemon = True
-        self._timer.start()
+    def __init__(self, place: Place) -> None:
+        headers = {}
+        if token := place.token:
+            coded = base64.b64encode(token.encode()).decode()
+            headers["Authorization"] = f"Basic {coded}" if ":" in token else f"ApiKey {token}"
+        self._place, self._exchange = place, Exchanges(headers)
+        self._url = f"http{'s' * place.encrypted}://{place.host}"
 
-    def close(self) -> None:
-        self._timer.cancel()
-        super().close()
+    def __call__(
+        self, path: str, body: Mapping[str, Any] | None = None, method: str | None = None
+    ) -> Any:
+        """The answer of the server, as JSON.
 
-
-def _end(connection: socket.socket) -> None:
-    with suppress(OSError):  # it ended by itself
-        connection.shutdown(socket.SHUT_RDWR)
-
-
-def _timed(kind: type[HTTPConnection]) -> Callable[..., HTTPConnection]:
-    def connection(*arguments: Any, **options: Any) -> HTTPConnection:
-        made = kind(*arguments, **options)
-        made.response_class = _Answer
-        return made
-
-    return connection
-
-
-class _Http(HTTPHandler):
-    def http_open(self, request: Request) -> HTTPResponse:
-        return self.do_open(_timed(HTTPConnection), request)
-
-
-class _Https(HTTPSHandler):
-    def https_open(self, request: Request) -> HTTPResponse:
-        return self.do_open(_timed(HTTPSConnection), request)
-
-
-# Without redirects, which would take the password to another host, and without other schemes.
-_HANDLERS = (ProxyHandler, _Http, _Https, HTTPErrorProcessor, HTTPDefaultErrorHandler)
-
-
-def _ask(
-    place: Place, path: str, body: Mapping[str, Any] | None = None, method: str | None = None
-) -> Any:
-    """The answer of the server, as JSON.
-
-    :raises CollectionError: When it does not answer in time, refuses, sends to another address, or
-        answers something else or more than `LARGEST_ANSWER`.
-    """
-    headers = {"Accept": "application/json", "Content-Type": "application/json"}
-    if token := place.token:
-        coded = base64.b64encode(token.encode()).decode()
-        headers["Authorization"] = f"Basic {coded}" if ":" in token else f"ApiKey {token}"
-    url = f"http{'s' * place.encrypted}://{place.host}{path}"
-    content = None if body is None else json.dumps(body).encode()
-    request = Request(url, content, headers, method=method)  # noqa: S310 - of two schemes
-    opener = OpenerDirector()
-    for handler in _HANDLERS:
-        opener.add_handler(handler())
-    due = perf_counter() + ANSWER_SECONDS
-    try:
-        with place.reading(ValueError, RecursionError, HTTPException):
+        :raises CollectionError: When it does not answer in time, refuses, sends to another address,
+            or answers something else or more than `LARGEST_ANSWER`.
+        """
+        place, due = self._place, perf_counter() + ANSWER_SECONDS
+        content = None if body is None else json.dumps(body).encode()
+        asked = method or ("GET" if body is None else "POST"), f"{self._url}{path}", content
+        with place.reading(ValueError, RecursionError):
             try:
-                with opener.open(request, timeout=ANSWER_SECONDS) as answer:
-                    return json.loads(_content(place, answer))
-            except HTTPError as error:
-                with error:
-                    raise _refusal(place, path.partition("?")[0], error) from None
-    except CollectionError:
-        if perf_counter() < due:
-            raise
-        raise CollectionError(
-            place.name, f"the server has not answered within {ANSWER_SECONDS} s"
-        ) from None
+                answer = self._exchange(*asked, due=due, most_bytes=LARGEST_ANSWER)
+            except TimeoutError:
+                problem = f"the server has not answered within {ANSWER_SECONDS} s"
+                raise CollectionError(place.name, problem) from None
+            except AnswerError as error:
+                raise CollectionError(
+                    place.name, f"the server {place.hidden(f'{error}')}"
+                ) from None
+            if answer.status not in _TAKEN:
+                raise self._refusal(path.partition("?")[0], answer)
+            return json.loads(answer.content)
 
-
-def _content(place: Place, answer: HTTPResponse) -> bytearray:
-    content = bytearray()
-    while piece := answer.read1(_PIECE_BYTES):
-        content += piece
-        if len(content) > LARGEST_ANSWER:
-            raise CollectionError(
-                place.name, f"the server answers with more than {LARGEST_ANSWER:,} bytes"
+    def _refusal(self, path: str, answer: Answer) -> CollectionError:
+        place = self._place
+        if answer.status in _REDIRECTS:
+            address = shown(place.hidden(answer.headers.get("location", "")))
+            return CollectionError(
+                place.name,
+                f"the server answers {path} with {answer.status}, which sends on to {address}: "
+                "name the address that answers itself",
             )
-    if answer.length:
-        raise IncompleteRead(b"", answer.length)
-    return content
-
-
-def _refusal(place: Place, path: str, error: HTTPError) -> CollectionError:
-    if error.code in _REDIRECTS:
-        address = shown(place.hidden(error.headers.get("Location", "")))
+        said = answer.content[:_REFUSAL_BYTES].decode("utf-8", "replace")
+        with suppress(ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            reasons = json.loads(said)["error"]
+            parts = (reasons[name] for name in ("type", "reason") if name in reasons)
+            said = ": ".join(parts) or said
         return CollectionError(
-            place.name,
-            f"the server answers {path} with {error.code}, which sends on to {address}: name the "
-            "address that answers itself",
+            place.name, f"the server refuses {path}: {answer.status} {shown(place.hidden(said))}"
         )
-    said = error.read(_REFUSAL_BYTES).decode("utf-8", "replace")
-    with suppress(ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        reasons = json.loads(said)["error"]
-        said = ": ".join(reasons[name] for name in ("type", "reason") if name in reasons) or said
-    return CollectionError(
-        place.name, f"the server refuses {path}: {error.code} {shown(place.hidden(said))}"
-    )

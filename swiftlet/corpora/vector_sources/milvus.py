@@ -6,15 +6,8 @@ from typing import Any
 import numpy as np
 
 from swiftlet.corpora.fields import ID_FIELDS, Fields
-from swiftlet.corpora.vector_sources.columns import named
 from swiftlet.corpora.vector_sources.place import Place
-from swiftlet.corpora.vector_sources.source import (
-    ROWS_AT_ONCE,
-    Pairs,
-    Source,
-    chosen,
-    of_pairs,
-)
+from swiftlet.corpora.vector_sources.source import ROWS_AT_ONCE, Pairs, Source, chosen, of_pairs
 from swiftlet.corpora.vectors import Metric
 from swiftlet.errors import CollectionError
 from swiftlet.extras import extra
@@ -64,7 +57,7 @@ def open_milvus(place: Place, vector_field: str | None, fields: Fields | None) -
     left_out = {each for each, kind in kinds.items() if "VECTOR" in DataType(kind).name}
 
     def pairs(first: int) -> Pairs:
-        for number, entity in enumerate(islice(entities(), first, None), first):
+        for entity in islice(entities(), first, None):
             vector = entity[field]
             if isinstance(vector, list) and vector and isinstance(vector[0], bytes):
                 vector = vector[0]
@@ -73,7 +66,7 @@ def open_milvus(place: Place, vector_field: str | None, fields: Fields | None) -
             row = {each: value for each, value in entity.items() if each not in left_out}
             if key not in ID_FIELDS:
                 row["_id"] = row.pop(key)
-            yield named(place.name, number, row, fields), vector
+            yield row, vector
 
     def entities() -> Any:
         with place.reading(MilvusException):
@@ -89,4 +82,4 @@ def open_milvus(place: Place, vector_field: str | None, fields: Fields | None) -
         finally:
             found.close()
 
-    return of_pairs(place.name, pairs, metric=_METRICS.get(metric), num_rows=count)
+    return of_pairs(place.name, pairs, fields, metric=_METRICS.get(metric), num_rows=count)

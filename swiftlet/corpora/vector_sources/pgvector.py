@@ -4,15 +4,8 @@ from typing import Any
 from urllib.parse import unquote, urlencode
 
 from swiftlet.corpora.fields import ID_FIELDS, Fields
-from swiftlet.corpora.vector_sources.columns import named
 from swiftlet.corpora.vector_sources.place import Place
-from swiftlet.corpora.vector_sources.source import (
-    ROWS_AT_ONCE,
-    Pairs,
-    Source,
-    chosen,
-    of_pairs,
-)
+from swiftlet.corpora.vector_sources.source import ROWS_AT_ONCE, Pairs, Source, chosen, of_pairs
 from swiftlet.corpora.vectors import Metric
 from swiftlet.errors import CollectionError
 from swiftlet.extras import extra
@@ -103,13 +96,13 @@ def open_pgvector(place: Place, vector_field: str | None, fields: Fields | None)
         ):
             cursor.itersize = ROWS_AT_ONCE
             cursor.execute(query, [first], binary=True)
-            for number, found in enumerate(cursor, first):
+            for found in cursor:
                 row = {name: each for name, each in found.items() if each is not None}
                 vector = row.pop(field, None)
                 if len(key) == 1 and key[0] not in ID_FIELDS and (fields is None or not fields.id):
                     row["_id"] = row.pop(key[0])
-                yield named(place.name, number, row, fields), vector
+                yield row, vector
 
     metrics = {_METRICS.get(each.split("_")[1]) for each in operators if each.count("_") == 2}
     metric = metrics.pop() if len(metrics) == 1 else None
-    return of_pairs(place.name, pairs, metric=metric, num_rows=count)
+    return of_pairs(place.name, pairs, fields, metric=metric, num_rows=count)

@@ -5,15 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from swiftlet.corpora.fields import Fields
-from swiftlet.corpora.vector_sources.columns import named
 from swiftlet.corpora.vector_sources.place import Place
-from swiftlet.corpora.vector_sources.source import (
-    ROWS_AT_ONCE,
-    Pairs,
-    Source,
-    chosen,
-    of_pairs,
-)
+from swiftlet.corpora.vector_sources.source import ROWS_AT_ONCE, Pairs, Source, chosen, of_pairs
 from swiftlet.corpora.vectors import Metric
 from swiftlet.errors import CollectionError
 from swiftlet.extras import extra
@@ -60,10 +53,10 @@ def open_qdrant(place: Place, vector_field: str | None, fields: Fields | None) -
         )
 
     def pairs(first: int) -> Pairs:
-        for number, point in enumerate(islice(points(), first, None), first):
+        for point in islice(points(), first, None):
             row = {"_id": f"{point.id}", **(point.payload or {})}
             vector = point.vector.get(field) if field is not None else point.vector
-            yield named(place.name, number, row, fields), vector
+            yield row, vector
 
     def points() -> Any:
         offset = None
@@ -79,4 +72,4 @@ def open_qdrant(place: Place, vector_field: str | None, fields: Fields | None) -
             if offset is None:
                 return
 
-    return of_pairs(place.name, pairs, metric=_METRICS[distance], num_rows=count)
+    return of_pairs(place.name, pairs, fields, metric=_METRICS[distance], num_rows=count)

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from swiftlet.corpora.lines import read_errors
+from swiftlet.corpora.fields import Fields
+from swiftlet.corpora.lines import LineError, read_errors
 from swiftlet.corpora.vectors import Metric, VectorBlock
 from swiftlet.errors import CollectionError, shown
 from swiftlet.types import Embeddings
@@ -26,8 +27,8 @@ Read = Callable[[int], Iterator[VectorBlock]]
 _MOST_NAMES = 20
 _WAY = "--vector-field (in Python vector_field=…)"
 
-Pairs = Generator[tuple[Row, Any], None, None]
-"""Rows, each with its vector."""
+Pairs = Generator[tuple[dict[str, Any], Any], None, None]
+"""Rows with the names of the place, each with its vector."""
 
 WIDEST = 1 << 16
 """The most numbers of a vector."""
@@ -122,6 +123,17 @@ def problem_of(vector: Embeddings) -> str:
     return "" if largest else "is zero"
 
 
+def named(name: str, number: int, record: dict[str, Any], fields: Fields | None) -> Row:
+    """A record with the names that a line of JSON has.
+
+    :raises CollectionError: When a field that `fields` name is missing.
+    """
+    try:
+        return record if fields is None else fields.of(record)
+    except LineError as error:
+        raise bad_row(name, number, f"{error}") from error
+
+
 def wrong_width(name: str, row: int, found: int, expected: int) -> CollectionError:
     """The error about a vector of another width."""
     return bad_row(name, row, f"the vector has {found:,} numbers where {expected:,} are expected")
@@ -158,12 +170,14 @@ def as_float32(numbers: NDArray[Any]) -> Embeddings:
 def of_pairs(
     name: str,
     pairs: Callable[[int], Pairs],
+    fields: Fields | None = None,
     *,
     metric: Metric | None = None,
     num_rows: int | None = None,
 ) -> Source:
     """A source of rows that come one by one, each with its vector, from a row on.
 
+    :param fields: The names of their fields; None takes those of a line of JSON.
     :raises CollectionError: When there is no first row, or it has no vector.
     """
     with closing(pairs(0)) as found:
@@ -175,13 +189,14 @@ def of_pairs(
     def read(first: int) -> Iterator[VectorBlock]:
         found = pairs(first)
         while some := list(islice(found, rows_at_once(dim))):
-            embeddings = np.empty((len(some), dim), np.float32)
-            for place, (_, value) in enumerate(some):
+            rows, embeddings = list[Row](), np.empty((len(some), dim), np.float32)
+            for place, (row, value) in enumerate(some):
+                rows.append(named(name, first + place, row, fields))
                 vector = _vector(name, first + place, value)
                 if len(vector) != dim:
                     raise wrong_width(name, first + place, len(vector), dim)
                 embeddings[place] = vector
-            yield VectorBlock([row for row, _ in some], embeddings)
+            yield VectorBlock(rows, embeddings)
             first += len(some)
 
     return Source(name, dim, metric, num_rows, read)

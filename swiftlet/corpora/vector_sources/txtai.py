@@ -9,10 +9,9 @@ from typing import Any
 from swiftlet.corpora.fields import Fields
 from swiftlet.corpora.lines import LONGEST_BYTES, LineError, read_errors
 from swiftlet.corpora.records import record_of
-from swiftlet.corpora.vector_sources.columns import named
 from swiftlet.corpora.vector_sources.faiss_file import has_faiss_head, open_faiss
 from swiftlet.corpora.vector_sources.place import Place
-from swiftlet.corpora.vector_sources.source import Row, Source, bad_row
+from swiftlet.corpora.vector_sources.source import Row, Source, bad_row, named
 from swiftlet.corpora.vectors import VectorBlock
 from swiftlet.errors import CollectionError, shown
 

@@ -27,7 +27,7 @@ from swiftlet.index.building.settings import OPTIONS, BuildSettings
 from swiftlet.index.building.space import Space, random_queries, space_of_encoder
 from swiftlet.index.document_encoder import with_place
 from swiftlet.index.documents.writer import StoredCorpus
-from swiftlet.index.lexical.analysis import analysis_of
+from swiftlet.index.lexical.analysis import check_words
 from swiftlet.index.space_sample import sampled_rows, space_of, write_sample
 from swiftlet.index.vectors.embeddings_file import EmbeddingsFile
 from swiftlet.index.vectors.faiss_file import FaissFile
@@ -171,7 +171,7 @@ def _assemble(
         details |= with_place(_made_by(loaded, adopted, settings), encoder)
     language = settings.language if adopted.has_text.any() else None
     if language is not None:
-        analysis_of(language, space.tokenizer)
+        check_words(language, space.tokenizer)
     elif settings.language is not None:
         progress.note("no row has a text: the index is searched by meaning alone")
 

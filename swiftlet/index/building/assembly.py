@@ -8,17 +8,19 @@ from typing import Any
 
 import numpy as np
 
+from swiftlet.corpora.languages import Languages
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.index.building.draft import describe
 from swiftlet.index.building.embeddings import NewCorpus
 from swiftlet.index.building.space import Space
 from swiftlet.index.columns.boosts import BoostObjects, check_boosts, parse_boosts
 from swiftlet.index.columns.columns import COLUMN_FILES, COLUMNS_FOLDER, Columns, write_columns
-from swiftlet.index.columns.facets import check_facets
+from swiftlet.index.columns.facets import check_facets, file_facets
 from swiftlet.index.contents import EncodedCorpus
 from swiftlet.index.directory import DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE
 from swiftlet.index.documents.writer import StoredCorpus, write_documents
-from swiftlet.index.lexical.analysis import ANALYSIS, VERSION
+from swiftlet.index.lexical import AUTO
+from swiftlet.index.lexical.analysis import ANALYSIS, VERSION, words_of
 from swiftlet.index.lexical.index import LEXICAL_FOLDER
 from swiftlet.index.lexical.writer import write_lexical_index
 from swiftlet.index.vectors import index_details, of_vectors
@@ -42,6 +44,9 @@ _SAMPLE_QUERIES = 1_000
 _SAMPLE_QUERIES_PER_PASSAGE = 4
 _NOISE = 0.0045  # the standard error of 99% of 500 queries
 _SEED = 0
+LANGUAGES = "languages"
+"""The manifest's key of the share of documents in each language, if a build has looked for it."""
+
 FOUND = "recall@10 within 1%"
 """The manifest's key of the share of the first ten passages found that are near enough."""
 
@@ -64,9 +69,11 @@ class Trained:
 class Assembly:
     """How the parts of an index directory are made.
 
-    `factory` is the type of index; None chooses by size. `language` None makes no lexical index.
-    Its words are of this version of the `analysis`. Some document must have each of the `facets`,
-    and what the `boost` names. `details` are the manifest's, as far as the parts do not matter.
+    `factory` is the type of index; None chooses by size. `language` None makes no lexical index,
+    and "auto" takes the languages of the documents, which are then told to `found`. Its words are
+    of this version of the `analysis`. Some document must have each of the `facets`, and what the
+    `boost` names; without facets, an index of files has those of `file_facets`. `details` are the
+    manifest's, as far as the parts do not matter.
     """
 
     space: Space
@@ -79,6 +86,7 @@ class Assembly:
     facets: Sequence[str] = ()
     boost: BoostObjects = ()
     analysis: int = VERSION
+    found: Callable[[Languages], None] = lambda _: None
 
     def write(
         self,
@@ -98,13 +106,19 @@ class Assembly:
         :raises InvalidArgumentError: When no document has a facet, or what the boost names.
         :raises StorageError: When the file system refuses.
         """
-        store = artefact / DOCUMENTS_FILE
-        with closing(write_documents(store, source.documents(), source, self.progress)) as corpus:
+        store, languages, language = artefact / DOCUMENTS_FILE, Languages(), self.language
+        documents = source.documents()
+        if language == AUTO:
+            documents = languages.counted(documents)
+        with closing(write_documents(store, documents, source, self.progress)) as corpus:
+            if language == AUTO:
+                language = words_of(languages.main())
+                self.found(languages)
             write_columns(artefact / COLUMNS_FOLDER, corpus.metadata())
             columns = Columns.open(artefact / COLUMNS_FOLDER)
             check_facets(self.facets, columns)
             check_boosts(parse_boosts(self.boost), [columns])
-            words = self._index_words(corpus, columns, artefact)
+            words = self._index_words(corpus, columns, artefact, language)
             source.embed(corpus, file, self.progress)
             embeddings = file.rows()
             index, details = self._index(corpus, embeddings, trained(len(embeddings)), bool(words))
@@ -115,17 +129,21 @@ class Assembly:
             files += [f"{COLUMNS_FOLDER}/{name}" for name in COLUMN_FILES]
             details = {
                 **self.details,
-                "language": self.language,
+                "language": language,
                 ANALYSIS: self.analysis,
+                **({LANGUAGES: shares} if (shares := languages.shares()) else {}),
                 **details,
+                "facets": [*self.details.get("facets", ())] or file_facets(columns),
             }
             if not self.space.is_cosine:  # a merge keeps it
                 details.setdefault("dense_scale", measured_scale(embeddings))
             return describe(artefact, "index", self.space, files, corpus, details)
 
-    def _index_words(self, corpus: StoredCorpus, columns: Columns, artefact: Path) -> list[str]:
+    def _index_words(
+        self, corpus: StoredCorpus, columns: Columns, artefact: Path, language: str | None
+    ) -> list[str]:
         """Write the lexical index, if there is a language; the names of its files."""
-        if self.language is None:
+        if language is None:
             return []
         self.progress.begin("Indexing words", corpus.num_passages)
         codes = columns.codes_of_documents(corpus.num_documents)
@@ -139,7 +157,7 @@ class Assembly:
         names = write_lexical_index(
             artefact / LEXICAL_FOLDER,
             passages(),
-            self.language,
+            language,
             self.space.tokenizer,
             self.analysis,
         )

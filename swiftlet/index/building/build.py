@@ -1,7 +1,8 @@
 """Builds an index directory from a corpus."""
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from itertools import chain, islice
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,11 @@ from numpy.typing import ArrayLike
 
 from swiftlet import encoders
 from swiftlet.arguments import StrPath, made, path_of
+from swiftlet.corpora.languages import LEAST_SHARE, Languages
 from swiftlet.corpora.lines import SkippedLines
 from swiftlet.corpora.rows import Corpus, documents_to_encode, rows_in
 from swiftlet.corpora.vector_sources import open_vectors
-from swiftlet.corpora.vector_sources.source import Source, of_pairs
+from swiftlet.corpora.vector_sources.source import Pairs, Source, of_pairs
 from swiftlet.encoders.opening import EncoderSpec, Place, encoder_place, open_encoder
 from swiftlet.errors import InvalidArgumentError, shown
 from swiftlet.index.building.adopt import adopt
@@ -26,13 +28,17 @@ from swiftlet.index.building.shards import Shards
 from swiftlet.index.building.space import space_of_encoder
 from swiftlet.index.contents import EncodedCorpus
 from swiftlet.index.document_encoder import load_document_encoder, with_place
-from swiftlet.index.lexical.analysis import analysis_of
+from swiftlet.index.lexical import AUTO
+from swiftlet.index.lexical.analysis import check_words
 from swiftlet.index.vectors.faiss_index import FaissIndex
 from swiftlet.manifest import Manifest
 from swiftlet.processors import available_processors
 from swiftlet.progress import Progress, Silence
 from swiftlet.publication import check_target
 from swiftlet.types import Document
+
+_ENGLISH = "en"
+_FIRST_DOCUMENTS = 300
 
 Finish = Callable[[Path, Path], Manifest | None]
 """Completes a finished directory before it is published, and returns its manifest if it is new.
@@ -62,6 +68,7 @@ def build(
         `Shards`, which keep their own splitting and precision.
     :param encoder: The document encoder: a directory or name, a function of texts, or an address
         (docs/encoders.md); None takes the one that ships, or for shards the one that encoded them.
+        "auto" takes the one called multilingual if it is there and the first documents need it.
     :param overwrite: Replace an existing index.
     :param skipped: Collects bad rows or lines, which are left out; None refuses them.
     :param progress: Shows the progress, such as `ProgressLine()`; None shows nothing.
@@ -82,13 +89,42 @@ def build(
             source, out, encoder=encoder, overwrite=overwrite, progress=progress, **settings
         )
     checked = made(BuildSettings, **settings)
-    places = encoder_place(encoder), path_of("out", out)
-    documents = (
+    documents: Iterable[Document] | Shards = (
         corpus if isinstance(corpus, Shards) else documents_to_encode(corpus, skipped=skipped)
     )
+    if encoder == AUTO and not isinstance(documents, Shards):
+        encoder, documents = _fitting(documents)
+    places = encoder_place(encoder), path_of("out", out)
     return build_index(
         documents, *places, checked, overwrite=overwrite, progress=progress, finish=finish
     )
+
+
+def _fitting(documents: Iterable[Document]) -> tuple[Path | None, Iterable[Document]]:
+    """The encoder that reads the languages of the first documents, and all documents.
+
+    It is the multilingual one, if they need it and it is there; None is the one that ships.
+    """
+    rest, languages = iter(documents), Languages()
+    first = [*languages.counted(islice(rest, _FIRST_DOCUMENTS))]
+    found = encoders.find_shipped(encoders.MULTILINGUAL)
+    is_needed = languages.share_beside(_ENGLISH) >= LEAST_SHARE and found.is_dir()
+    return found if is_needed else None, chain(first, rest)
+
+
+def _tell(progress: Progress, languages: Languages, *, is_english: bool) -> None:
+    """Tell the shares of languages beside English, and whether the encoder reads them."""
+    share = languages.share_beside(_ENGLISH)
+    if share >= LEAST_SHARE:
+        progress.note(f"the languages of the documents are {languages}")
+        if is_english:
+            name = encoders.MULTILINGUAL
+            is_there = encoders.find_shipped(name).is_dir()
+            progress.note(
+                f"the encoder that ships reads English, but {share:.0%} of the documents are in "
+                "other languages: to find them by meaning, too, build the index again with "
+                f"--encoder {name}" + f", after swiftlet encoders get {name}" * (not is_there)
+            )
 
 
 def _with_embeddings(corpus: Corpus, embeddings: str | ArrayLike) -> Source:
@@ -101,7 +137,7 @@ def _with_embeddings(corpus: Corpus, embeddings: str | ArrayLike) -> Source:
     if isinstance(corpus, str | PathLike):
         return open_vectors(corpus, vector_field=embeddings)
 
-    def pairs(first: int) -> Generator[tuple[Mapping[str, Any], Any], None, None]:
+    def pairs(first: int) -> Pairs:
         for number, row in enumerate(islice(rows_in(corpus), first, None), first):
             if not isinstance(row, Mapping):
                 raise InvalidArgumentError(
@@ -114,7 +150,8 @@ def _with_embeddings(corpus: Corpus, embeddings: str | ArrayLike) -> Source:
                     f"embeddings is {embeddings!r}, but there is no such field in the first row: "
                     f"there are {shown([*rest])}"
                 )
-            yield rest, rest.pop(embeddings, None)
+            vector = rest.pop(embeddings, None)
+            yield rest, vector
 
     if isinstance(corpus, Iterator):
         raise InvalidArgumentError(
@@ -162,7 +199,7 @@ def build_index(
     if settings.factory is not None:
         FaissIndex.create(settings.factory, encoder.dim)  # refused before the corpus is read
     if settings.language is not None:
-        analysis_of(settings.language, encoder.tokenizer)
+        check_words(settings.language, encoder.tokenizer)
     threads = settings.threads or available_processors()
     assembly = Assembly(
         space=space_of_encoder(encoder, threads),
@@ -174,6 +211,7 @@ def build_index(
         details=details,
         facets=settings.facets,
         boost=settings.boost or (),
+        found=partial(_tell, progress, is_english=place == encoders.DEFAULT_ENCODER),
     )
     with draft(
         out,

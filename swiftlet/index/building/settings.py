@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from swiftlet.arguments import Option, check_values, options_of
 from swiftlet.errors import InvalidArgumentError, shown
-from swiftlet.index.lexical import DEFAULT_LANGUAGE
+from swiftlet.index.lexical import AUTO
 
 if TYPE_CHECKING:  # NumPy is not loaded for the help of a command
     from swiftlet.encoders.encoder import ModelEncoder, Precision
@@ -76,10 +76,11 @@ class BuildSettings:
     language: Annotated[
         str | None,
         _OfIndex(
-            "The language of the words: english, german … or none, which keeps them whole; or "
-            "word-pieces, or word-pieces-and-pairs."
+            "The language of the words: auto, that of the documents; english, german … or none, "
+            "which keeps them whole; several, as english,german; or word-pieces, or "
+            "word-pieces-and-pairs."
         ),
-    ] = DEFAULT_LANGUAGE
+    ] = AUTO
     facets: Annotated[
         tuple[str, ...],
         _OfIndex(

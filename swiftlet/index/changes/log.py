@@ -113,6 +113,13 @@ class Changes:
                 raise self._lacks(f"change {expected}")
             yield change
 
+    def at(self, number: int) -> Change:
+        """The change with this number; errors as `after`."""
+        found = next(self._select("change = ?", number), None)
+        if found is None:
+            raise self._lacks(f"change {number}")
+        return found
+
     def newest(self, last: int) -> Iterator[Change]:
         """The last change of each document, of those up to `last`, in order; errors as `after`."""
         (count,) = self._one("SELECT count(*) FROM changes WHERE change <= ?", last) or (0,)

@@ -16,6 +16,8 @@ from swiftlet.index.vectors.vector_index import Mask
 MOST_FACET_VALUES = 50
 """The values of a facet that are counted, the most frequent ones."""
 
+_OF_FILES = ("path", "kind", "size")
+_FACETS_OF_FILES = ("kind", "folder", "author", "language")
 _KINDS = (b"b", b"n", b"s")  # the text of a date has a second key, of another kind
 
 
@@ -35,6 +37,15 @@ def check_facets(fields: Iterable[str], columns: Columns) -> None:
                     else "no document has metadata"
                 )
             )
+
+
+def file_facets(columns: Columns) -> list[str]:
+    """The facets of an index of files, by the fields that its documents have; others have none."""
+
+    def has(field: str) -> bool:
+        return bool(columns.codes(field_keys(field)))
+
+    return [*filter(has, _FACETS_OF_FILES)] if all(map(has, _OF_FILES)) else []
 
 
 def facet_values(field: str, parts: Sequence[tuple[Columns, Mask]]) -> list[tuple[Value, int]]:

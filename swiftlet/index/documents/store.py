@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from swiftlet.errors import CorruptIndexError, RetrievalError, UnknownDocumentError
 from swiftlet.index.database import (
@@ -207,6 +207,18 @@ class DocumentStore:
         with self._connection() as connection:
             found = connection.execute("SELECT document_id FROM documents ORDER BY document_id")
             return [document_id for (document_id,) in found]
+
+    def values(self, field: str) -> Iterator[tuple[str, Any, str]]:
+        """The id of each document, its value of a field of the metadata, and the name of its file.
+
+        The value is None where there is none, and the file is the id where no other is named.
+        """
+        with self._connection() as connection:
+            yield from connection.execute(
+                "SELECT document_id, json_extract(metadata, ?), "
+                "coalesce(json_extract(metadata, '$.file'), document_id) FROM documents",
+                (f"$.{field}",),
+            )
 
     def number_of(self, document_id: str) -> int | None:
         """The place of the document with this id in the corpus, from 0; None if there is none."""

@@ -2,3 +2,6 @@
 
 DEFAULT_LANGUAGE = "english"
 """The language of the words of an index that names none."""
+
+AUTO = "auto"
+"""The language of a build that takes the languages of its documents."""

@@ -1,7 +1,8 @@
 """The analysis of text by language: the words that a lexical index has."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property, lru_cache
 from itertools import chain, pairwise
 from typing import Any
@@ -9,8 +10,10 @@ from typing import Any
 import tantivy
 from typing_extensions import override
 
+from swiftlet.corpora.languages import language_of
 from swiftlet.encoders.tokenizer import Tokenizer
 from swiftlet.errors import CorruptIndexError, InvalidArgumentError, shown
+from swiftlet.index.lexical import AUTO, DEFAULT_LANGUAGE
 from swiftlet.index.lexical.folding import folded, with_letters
 from swiftlet.index.lexical.syllables import has_syllables, syllable_spans
 from swiftlet.index.lexical.words import joined, with_names, without_punctuation, words_in
@@ -26,6 +29,17 @@ LANGUAGES = (
 )  # fmt: skip
 """The languages that have a stemmer; "none" keeps every word as it is. "word-pieces" are the tokens
 of the document encoder, with pairs of neighbours or without (002, section 4.1)."""
+
+STEMMED = {
+    "ar": "arabic", "da": "danish", "nl": "dutch", "en": "english", "fi": "finnish", "fr": "french",
+    "de": "german", "el": "greek", "hu": "hungarian", "it": "italian", "nb": "norwegian",
+    "nn": "norwegian", "no": "norwegian", "pt": "portuguese", "ro": "romanian", "ru": "russian",
+    "es": "spanish", "sv": "swedish", "ta": "tamil", "tr": "turkish",
+}  # fmt: skip
+"""The ISO codes of the languages that have a stemmer."""
+
+SEVERAL = ","
+"""What stands between the languages of an index that has several."""
 
 ANALYSIS = "analysis"
 """The manifest's key of the version of the analysis; without it, the version is 1."""
@@ -61,6 +75,10 @@ class Analysis:
         """The words of a query, with repetitions."""
         found: list[str] = self.analyser.analyze(text)
         return found
+
+    def readings(self, text: str) -> list[list[str]]:
+        """The words of a query in each language that it may be in."""
+        return [self.words(text)]
 
     def names(self, text: str) -> list[str]:
         """The names of several parts in a query, each as one word."""
@@ -172,6 +190,44 @@ class FoldedAnalysis(Analysis):
         return form if self.analyser.analyze(form) != self.analyser.analyze(word) else ""
 
 
+class MixedAnalysis(Analysis):
+    """The words of texts in several languages: of a passage in its own, of a query in each."""
+
+    def __init__(self, languages: Sequence[str]) -> None:
+        self._analyses = {language: FoldedAnalysis(language) for language in languages}
+        of_stemmers = [code for code, name in STEMMED.items() if name in self._analyses]
+        self._codes = [] if NO_LANGUAGE in languages else of_stemmers
+        self.analyser = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).build()
+
+    @override
+    def words(self, text: str) -> list[str]:
+        return [*united(self.readings(text)).elements()]
+
+    @override
+    def readings(self, text: str) -> list[list[str]]:
+        return [each.words(text) for each in self._analyses.values()]
+
+    @override
+    def names(self, text: str) -> list[str]:
+        return [*united(each.names(text) for each in self._analyses.values()).elements()]
+
+    @override
+    def indexed(self, text: str) -> str:
+        return " ".join(self._own(text).passage_words(text))
+
+    @override
+    def spans(self, text: str) -> Iterator[Span]:
+        return next(iter(self._analyses.values())).spans(text)
+
+    @override
+    def _has_syllables(self, text: str) -> bool:
+        return has_syllables(text)
+
+    def _own(self, text: str) -> Analysis:
+        name = STEMMED.get(language_of(text, self._codes), NO_LANGUAGE)
+        return self._analyses.get(name) or next(iter(self._analyses.values()))
+
+
 class PieceAnalysis(Analysis):
     """The numbers of a text's word pieces as words, and perhaps pairs of pieces."""
 
@@ -204,10 +260,21 @@ def check_language(language: str) -> None:
 
     :raises InvalidArgumentError: When it is not.
     """
-    if language not in LANGUAGES:
+    several = language.split(SEVERAL)
+    if not {*several} <= {*LANGUAGES} or (len(several) > 1 and {*several} & {*PIECES}):
         raise InvalidArgumentError(
-            f"language is {shown(language)}, but one of {', '.join(LANGUAGES)} is expected"
+            f"language is {shown(language)}, but one of {', '.join([AUTO, *LANGUAGES])} is "
+            f"expected, or several with stemmers, such as english{SEVERAL}german"
         )
+
+
+def check_words(language: str, tokenizer: Tokenizer | None) -> None:
+    """Refuse the language of a build, which may be "auto".
+
+    :raises InvalidArgumentError: As `analysis_of`.
+    """
+    if language != AUTO:
+        analysis_of(language, tokenizer)
 
 
 def analysis_of(
@@ -225,6 +292,8 @@ def analysis_of(
                 f"the words are of version {shown(version)} of the analysis, but 1 or {VERSION} is "
                 "expected: use a newer Swiftlet, or build the index again"
             )
+        if SEVERAL in language:
+            return MixedAnalysis(language.split(SEVERAL))
         return Analysis(language) if version == 1 else FoldedAnalysis(language)
     if tokenizer is None:
         raise InvalidArgumentError(
@@ -232,6 +301,13 @@ def analysis_of(
             "that was built with it, or another language"
         )
     return PieceAnalysis(tokenizer, pairs=language == PIECES_AND_PAIRS)
+
+
+def words_of(codes: Sequence[str]) -> str:
+    """The language, or languages, of the words of documents whose languages have these codes."""
+    return SEVERAL.join(dict.fromkeys(STEMMED.get(each, NO_LANGUAGE) for each in codes)) or (
+        DEFAULT_LANGUAGE
+    )
 
 
 def check_analysis(details: Mapping[str, Any]) -> None:
@@ -262,6 +338,14 @@ def version_in(details: Mapping[str, Any]) -> int:
 def outdated(details: Mapping[str, Any]) -> bool:
     """Whether an index has words that would be others today, by the details of its manifest."""
     return details.get("language") not in (None, *PIECES) and version_in(details) < VERSION
+
+
+def united(readings: Iterable[Sequence[str]]) -> Counter[str]:
+    """The words of all readings; each as often as the reading has it that has it most often."""
+    counts: Counter[str] = Counter()
+    for words in readings:
+        counts |= Counter(words)
+    return counts
 
 
 def _analyser(tokenizer: Any, *filters: Any) -> Any:

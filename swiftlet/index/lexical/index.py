@@ -26,6 +26,7 @@ from swiftlet.index.lexical.analysis import (
     Analysis,
     analysis_of,
     check_analysis,
+    united,
     version_in,
 )
 from swiftlet.index.vectors.vector_index import Mask, Rows, SearchedWords, WordQuery
@@ -205,16 +206,22 @@ def counted_words(
 
     :param passages: Gives how many of all `size` passages have each of some words.
     """
-    counts = Counter(analysis.words(text))
+    readings = analysis.readings(text)
+    counts = united(readings)
     names = Counter(analysis.names(text))
     found = passages([*(counts | names)])
     # A name that no passage has would only lower all scores: its parts are counted already.
-    counts.update({name: count for name, count in names.items() if found[name]})
+    named = {name: count for name, count in names.items() if found[name]}
+    counts.update(named)
     weights = {word: n * inverse_frequency(found[word], size) for word, n in counts.items()}
     rarest = sorted(((found[word], word) for word in counts if found[word]), key=itemgetter(0))
     rarest, most = rarest[:_MOST_WORDS], max(_COMMON, _COMMON_SHARE * size)
     searched = [word for _, word in [each for each in rarest if each[0] <= most] or rarest]
-    return Words(size, found, weights, sum(weights.values()) or 1, searched)
+    # Of a query that several languages read, the reading counts whose words are the commonest.
+    weight = min(
+        sum(weights[word] for word in {**dict.fromkeys(reading), **named}) for reading in readings
+    )
+    return Words(size, found, weights, weight or 1, searched)
 
 
 class LexicalQuery(WordQuery):

@@ -4,10 +4,13 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
+from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from typing_extensions import override
 
 from swiftlet import disk
@@ -16,13 +19,23 @@ from swiftlet.arguments import StrPath, place_of, whole_number
 from swiftlet.encoders.opening import EncoderSpec, Place, encoder_place
 from swiftlet.errors import ArtefactError, RetrievalError, StorageError, UnfinishedWriteError
 from swiftlet.index.changes.log import CHANGES_FILE, Change, Changes, ChangesWriter
-from swiftlet.index.directory import DOCUMENTS_FILE
+from swiftlet.index.directory import DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE
+from swiftlet.index.documents.passages import encoder_text
 from swiftlet.index.documents.store import DocumentStore
+from swiftlet.index.documents.writer import hash_of
 from swiftlet.index.lexical.analysis import check_analysis
 from swiftlet.index.server import server_at
 from swiftlet.index.updates.merge import EMBEDDINGS_FILE, merge_changes
-from swiftlet.index.updates.writer import Changed, Preparation, Writer, checked_ids, encoder_details
+from swiftlet.index.updates.writer import (
+    Changed,
+    KnownPassages,
+    Preparation,
+    Writer,
+    checked_ids,
+    encoder_details,
+)
 from swiftlet.index.vectors import open_index
+from swiftlet.index.vectors.vector_index import VectorIndex
 from swiftlet.manifest import (
     CHANGEABLE_FORMAT_VERSION,
     Manifest,
@@ -33,10 +46,12 @@ from swiftlet.manifest import (
 )
 from swiftlet.progress import Progress
 from swiftlet.publication import flush, publish, storage_errors, writer_lock
+from swiftlet.types import Embeddings
 
 _FEWEST_PASSAGES = 1_000
 _PASSAGES_SHARE = 0.01
 _DELETED_SHARE = 0.1
+_PASSAGE_BITS = 32
 _TUNED_DETAILS = ("weight", "weight_evidence")
 
 
@@ -127,6 +142,30 @@ class IndexWriter(Writer):
         most = max(_FEWEST_PASSAGES, _PASSAGES_SHARE * files.store.num_passages)
         touched = files.num_touched > _DELETED_SHARE * files.store.num_documents
         return (files.num_passages > most or touched) and files.num_documents > 0
+
+    def values(self, field: str) -> list[tuple[str, Any, str]]:
+        """The id of each document, its value of a field or None, and the name of its file.
+
+        The file is the id, where the metadata has no other.
+        """
+        with self._writing:
+            return [*self._current().values(field)]
+
+    def known_passages(self, document_ids: Iterable[str]) -> KnownPassages:
+        """The passages of these documents, for `put`: equal ones are not encoded again."""
+        with self._writing:
+            files = self._current()
+            places = {
+                hash_of(text): place
+                for each in document_ids
+                for place, text in files.passages(each)
+            }
+        return KnownPassages(places, partial(self._vectors_at, files))
+
+    def _vectors_at(self, files: "_Files", places: NDArray[np.int64]) -> Embeddings | None:
+        """The vectors (n, width) at places in `files`; None if a merge has put others there."""
+        with self._writing:
+            return files.vectors(places) if self._current() is files else None
 
     def compact(
         self,
@@ -260,7 +299,7 @@ class _Files:
         :raises ArtefactError: When the index is damaged.
         """
         self.identity = _identity(index)
-        self._index = index
+        self._index_path = index
         self.log = self.log_now()
         """The identity of the file of changes, which a snapshot may replace that is unpacked."""
         self.manifest = read_manifest(index, "index")
@@ -268,7 +307,8 @@ class _Files:
         self.file = ChangesWriter(index, self.manifest.content)
         self.change = self.changes.first
         self.num_passages = self.num_touched = 0
-        self._exists_now: dict[str, bool] = {}
+        self._newest: dict[str, int | None] = {}
+        """The number of the last change of each document; None where it was deleted."""
         self.store = DocumentStore(index / DOCUMENTS_FILE)
         try:
             self.note(self.found(self.changes.after(self.change)))
@@ -278,30 +318,81 @@ class _Files:
 
     @property
     def num_documents(self) -> int:
-        return self.store.num_documents - self.num_touched + sum(self._exists_now.values())
+        put = sum(number is not None for number in self._newest.values())
+        return self.store.num_documents - self.num_touched + put
 
     def log_now(self) -> tuple[int, int] | None:
         """The identity of the file of changes that is in the index now."""
-        return _identity(self._index / CHANGES_FILE)
+        return _identity(self._index_path / CHANGES_FILE)
 
     def has(self, document_id: str) -> bool:
         """Whether there is a document with this id now."""
-        known = self._exists_now.get(document_id)
-        return self.store.number_of(document_id) is not None if known is None else known
+        if document_id in self._newest:
+            return self._newest[document_id] is not None
+        return self.store.number_of(document_id) is not None
 
     def found(self, changes: Iterable[Change]) -> Iterator[tuple[Change, bool]]:
         """Changes, and whether each is the first one of a document of the base."""
         for change in changes:
-            known = change.document_id in self._exists_now
+            known = change.document_id in self._newest
             yield change, not known and self.store.number_of(change.document_id) is not None
 
     def note(self, found: Iterable[tuple[Change, bool]]) -> None:
         """Count changes that the file has."""
         for change, is_of_base in found:
-            self.num_touched += is_of_base and change.document_id not in self._exists_now
-            self._exists_now[change.document_id] = change.document is not None
+            self.num_touched += is_of_base and change.document_id not in self._newest
+            self._newest[change.document_id] = None if change.document is None else change.number
             self.num_passages += len(change.passages)
             self.change = change.number
+
+    def values(self, field: str) -> Iterator[tuple[str, Any, str]]:
+        """As `IndexWriter.values`."""
+        for document_id, value, file in self.store.values(field):
+            if document_id not in self._newest:
+                yield document_id, value, file
+        for document_id, number in self._newest.items():
+            if number is not None:
+                document = self.changes.at(number).document
+                metadata = {} if document is None else document.metadata
+                yield document_id, metadata.get(field), str(metadata.get("file", document_id))
+
+    def passages(self, document_id: str) -> Iterator[tuple[int, str]]:
+        """The places of a document's vectors, for `vectors`, and what the encoder read of each."""
+        number = self._newest.get(document_id, 0)
+        if number is None:
+            return
+        if number:
+            change = self.changes.at(number)
+            if change.document is not None:
+                for each, (start, end) in enumerate(change.passages):
+                    text = encoder_text(change.document.title, change.document.text[start:end])
+                    yield -(number << _PASSAGE_BITS | each), text
+            return
+        place = self.store.number_of(document_id)
+        if place is not None:
+            rows = range(*map(int, self._first_rows[place : place + 2]))
+            for row, stored in zip(rows, self.store.passages(rows), strict=True):
+                yield row, encoder_text(stored.title, stored.passage.text)
+
+    def vectors(self, places: NDArray[np.int64]) -> Embeddings:
+        """The vectors (n, width) at the places (n,) that `passages` gave."""
+        found = np.empty((len(places), self.manifest.width), np.float32)
+        of_base = places >= 0
+        found[of_base] = self._index.embeddings(places[of_base])
+        for at in np.flatnonzero(~of_base):
+            number, each = divmod(-int(places[at]), 1 << _PASSAGE_BITS)
+            found[at] = self.changes.at(number).embeddings[each]
+        return found
+
+    @cached_property
+    def _index(self) -> VectorIndex:
+        return open_index(self._index_path, self.manifest)
+
+    @cached_property
+    def _first_rows(self) -> NDArray[np.int64]:
+        """The first row of each document of the base in the order of the corpus, and the end."""
+        owners = np.load(self._index_path / PASSAGE_TO_DOCUMENT_FILE)
+        return np.append(np.flatnonzero(np.diff(owners, prepend=-1)), len(owners))
 
     def close(self) -> None:
         """Close all files."""

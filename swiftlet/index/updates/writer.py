@@ -1,7 +1,7 @@
 """The interface of writers, which put documents into an index, and what prepares documents."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -10,6 +10,7 @@ from threading import Lock
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from swiftlet.corpora.lines import SkippedLines
 from swiftlet.corpora.records import EMBEDDING
@@ -24,6 +25,7 @@ from swiftlet.index.acceptance import of_index
 from swiftlet.index.changes.log import Change
 from swiftlet.index.document_encoder import MissingEncoderError, load_document_encoder
 from swiftlet.index.documents.passages import PassageSplitter, encoder_text
+from swiftlet.index.documents.writer import hash_of
 from swiftlet.index.vectors.lengths import comparable
 from swiftlet.manifest import Manifest
 from swiftlet.progress import Progress, Silence
@@ -56,6 +58,48 @@ def checked_ids(document_ids: Iterable[str]) -> list[str]:
     return ids
 
 
+class KnownPassages:
+    """Passages whose vectors an index has, by the hash of what the encoder read.
+
+    `num_reused` and `num_encoded` count the passages of puts that were given these.
+    """
+
+    def __init__(
+        self,
+        places: Mapping[int, int],
+        vectors_at: Callable[[NDArray[np.int64]], Embeddings | None],
+    ) -> None:
+        """Take vectors from `places`, by hash; `vectors_at` gives those (n, width) at places (n,).
+
+        It gives None when the places do not hold any more: then all passages are encoded.
+        """
+        self._places, self._vectors_at = places, vectors_at
+        self.num_reused = self.num_encoded = 0
+
+    def embed(
+        self, texts: Sequence[str], encode: Callable[[Sequence[str]], Embeddings]
+    ) -> Embeddings:
+        """The embeddings (n, width) of texts; those that are not known are encoded once each."""
+        places = [self._places.get(hash_of(text)) for text in texts]
+        known = np.array([each is not None for each in places])
+        found = self._vectors_at(np.array([each for each in places if each is not None], np.int64))
+        if found is None:
+            known[:], found = False, np.empty((0, 0), np.float32)
+        new = [*dict.fromkeys(text for text, one in zip(texts, known, strict=True) if not one)]
+        self.num_reused += len(found)
+        self.num_encoded += len(new)
+        if not new:
+            return found
+        encoded, at = encode(new), {text: row for row, text in enumerate(new)}
+        rows = np.empty((len(texts), encoded.shape[1]), np.float32)
+        if len(found):
+            rows[known] = found
+        rows[~known] = encoded[
+            [at[text] for text, one in zip(texts, known, strict=True) if not one]
+        ]
+        return rows
+
+
 class Preparation:
     """Prepares documents for an index, with its document encoder. Thread-safe."""
 
@@ -73,16 +117,23 @@ class Preparation:
         self._loading = Lock()
 
     def changes(
-        self, documents: Sequence[Document], manifest: Manifest, first: int = 0
+        self,
+        documents: Sequence[Document],
+        manifest: Manifest,
+        first: int = 0,
+        known: KnownPassages | None = None,
     ) -> list[Change]:
         """Changes without numbers that put `documents` into the index of `manifest`.
 
         :param first: How many rows came before them, for messages.
+        :param known: Passages that are not encoded again.
         :raises ArtefactError: As `encoder`.
         """
         spans = self.spans(documents, manifest, first=first)
         texts = [*texts_of(documents, spans)]
-        return changes_of(documents, spans, self.embed(texts, manifest), manifest, first)
+        encode = partial(self.embed, manifest=manifest)
+        found = encode(texts) if known is None or not texts else known.embed(texts, encode)
+        return changes_of(documents, spans, found, manifest, first)
 
     def spans(
         self,
@@ -285,6 +336,7 @@ class Writer(ABC):
         skipped: SkippedLines | None = None,
         batch_documents: int = BATCH_DOCUMENTS,
         progress: Progress | None = None,
+        known: KnownPassages | None = None,
     ) -> Changed:
         """Add documents; one with an id that the index has replaces the earlier document.
 
@@ -293,6 +345,7 @@ class Writer(ABC):
         :param documents: A corpus, as `swiftlet.build` takes it.
         :param skipped: Collects bad rows or lines, which are left out; None refuses them.
         :param progress: Shows how many documents are written; None shows nothing.
+        :param known: Passages of the index that are not encoded again.
         :raises CollectionError: When a document is bad, or an id comes twice.
         :raises ArtefactError: When the encoder is damaged, or is not the encoder of the index.
         :raises StorageError: When the file system refuses.
@@ -303,7 +356,7 @@ class Writer(ABC):
         count = 0
         while batch := list(islice(rest, batch_documents)):
             manifest = self.manifest()
-            self.append(self._preparation.changes(batch, manifest, count), manifest)
+            self.append(self._preparation.changes(batch, manifest, count, known), manifest)
             count += len(batch)
             progress.advance(len(batch))
         return Changed(count, self.change)

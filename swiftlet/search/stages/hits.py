@@ -11,8 +11,9 @@ import numpy as np
 
 from swiftlet.encoders.reranker import order_by, score_of
 from swiftlet.index.documents.passages import encoder_text
+from swiftlet.search.context import packed
 from swiftlet.search.stages.state import SearchState
-from swiftlet.types import Hit, Span
+from swiftlet.types import Context, Hit, Span
 
 # Time kept for the answer: at least these seconds, and at least this share of the time left.
 _SECONDS_FOR_THE_ANSWER, _SHARE_FOR_THE_ANSWER = 0.002, 0.1
@@ -57,7 +58,10 @@ class Fetch:
     repeats = False
 
     def run(self, search: SearchState) -> bool:
-        """Set the hits."""
+        """Set the hits, or the context."""
+        if search.request.format == "context":
+            search.hits, search.context = [], _context(search)
+            return True
         asked = slice(search.request.offset, search.num_wanted)
         found = search.documents.at(np.arange(len(search.documents.rows))[asked])
         scores, rows = found.scores.tolist(), found.rows.tolist()
@@ -83,6 +87,26 @@ class Fetch:
         ]
         return True
 
+
+def _context(search: SearchState) -> Context:
+    """The passages of the documents that are asked for; re-ranked ones come first."""
+    parts, max_tokens = search.generation.parts, search.request.max_tokens
+    asked = search.documents.rows[search.request.offset : search.num_wanted]
+    reranked = search.documents.rows[search.request.offset : len(search.rerank_scores)]
+    found = search.candidates.at(search.candidates.scores >= search.request.least_score)
+    # Numbers can be compared only if they are asked for at once.
+    numbers = parts.passage_to_document[np.concatenate((asked, found.rows))]
+    is_asked = np.isin(numbers[len(asked) :], numbers[: len(asked)])
+    scores = dict(zip(found.rows.tolist(), found.scores.tolist(), strict=True))
+    rows = [*dict.fromkeys([*reranked.tolist(), *found.rows[is_asked].tolist()])]
+    rows = rows[: max_tokens // _LEAST_TOKENS + 1]
+    passages = parts.store.passages(rows, include_text=False)
+    ranked = [(each.passage, scores[row]) for each, row in zip(passages, rows, strict=True)]
+    return packed(ranked, parts.store.document, max_tokens)
+
+
+# An excerpt has at least so many, with its citation, unless it is merged.
+_LEAST_TOKENS = 8
 
 # More than a passage has that an encoder reads whole; a passage may be a whole document.
 _MOST_SENTENCES = 128

@@ -19,7 +19,7 @@ from swiftlet.index.vectors.vector_index import (
 )
 from swiftlet.search.ranking import Ranking
 from swiftlet.search.request import Mode, SearchRequest
-from swiftlet.types import Embeddings, Hit, SearchResult
+from swiftlet.types import Context, Embeddings, Hit, SearchResult
 
 _FEWEST_FOR_PAGES = 128
 
@@ -91,6 +91,7 @@ class SearchState:
     documents: Ranking = field(init=False)
     rerank_scores: list[float] = field(default_factory=list)
     hits: list[Hit] = field(init=False)
+    context: Context | None = None
 
     @property
     def most_gain(self) -> np.float32:
@@ -159,7 +160,9 @@ class Generation:
                     search.num_candidates *= _WIDENING
                     position = self._repeat_start
         num_reranked = len(search.rerank_scores)
-        return SearchResult(search.hits, tuple(seconds), search.cached, self.name, num_reranked)
+        return SearchResult(
+            search.hits, tuple(seconds), search.cached, self.name, num_reranked, search.context
+        )
 
 
 def depth_and_candidates(request: SearchRequest, mode: Mode) -> tuple[int, int]:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from swiftlet.cli.main import REFUSED
 from swiftlet.manifest import read_manifest
 from tests.command_line import refusal, swiftlet
 
@@ -24,12 +23,6 @@ def encoder(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert f"{out}: 32 dimensions" in result.stdout
     assert re.search(r"│ int8 \(default\) +│ +0\.9\d+ │ +0\.9\d+ │", result.stdout), result.stdout
     return out
-
-
-def test_both_precisions_are_written_and_the_default_is_named(encoder):
-    manifest = read_manifest(encoder)
-    assert {"model.onnx", "model_int8.onnx"} < manifest.files.keys()
-    assert manifest.details["default_precision"] == "int8"
 
 
 @pytest.mark.parametrize("first", ["model", "option"])
@@ -78,15 +71,6 @@ def test_an_option_of_another_kind_of_model_is_refused(bert, checkpoints, tmp_pa
     assert not (tmp_path / "out").exists()
 
 
-def test_a_directory_that_is_no_encoder_or_another_model_s_is_refused(
-    bert, encoder, checkpoints, tmp_path
-):
-    nothing = tmp_path / "nothing"
-    assert "is not a directory" in refusal(swiftlet("export", "verify", bert, nothing))
-    other = swiftlet("export", "verify", checkpoints["electra"], encoder)
-    assert "is of the embedding space" in refusal(other)
-
-
 def test_a_default_that_is_not_good_enough_is_an_error_after_the_tables(bert, encoder, monkeypatch):
     monkeypatch.setattr("export.report.SMALLEST_COSINE", 1.5)
     result = swiftlet("export", "verify", bert, encoder)
@@ -102,12 +86,3 @@ def test_a_bad_variant_that_is_not_the_default_is_a_note(bert, tmp_path, monkeyp
     assert result.exit_code == 0, result.output
     assert "│ fp32 (default)" in result.stdout
     assert "Note: the smallest cosine of int8 with torch is" in result.stderr
-
-
-@pytest.mark.parametrize("precision", ["int4", "int8_static"])
-def test_a_precision_that_is_not_written_is_refused(precision, bert, tmp_path):
-    out = tmp_path / "out"
-    result = swiftlet("export", "encoder", bert, "--out", out, "--precision", precision)
-    assert result.exit_code == REFUSED
-    assert "fp32" in result.stderr
-    assert not (tmp_path / "out").exists()

@@ -121,11 +121,15 @@ def test_search_finds_a_document_with_an_id_that_looks_like_markup(tmp_path: Pat
 
 
 def test_a_search_with_a_filter_finds_the_documents_that_pass_it(index: Path) -> None:
-    found = swiftlet("search", index, "a hot drink", "--filter", '{"year": {"lt": 2000}}')
-    assert re.findall(r"0\.\d{4}\s+(\w+)", found.stdout) == ["ski"]
+    for chosen in ('{"year": {"lt": 2000}}', "year<2000", "year < 2000 and kind!=x and year!=1"):
+        found = swiftlet("search", index, "a hot drink", "--filter", chosen)
+        assert re.findall(r"0\.\d{4}\s+(\w+)", found.stdout) == ["ski"]
     for chosen, complaint in (
-        ("year", '--filter is \'year\', but JSON such as {"year": {"gte": 2020}} is expected'),
-        *((f'{{"year": {number}}}', "but JSON such") for number in ("NaN", "-Infinity", "1e999")),
+        (
+            "year",
+            "--filter is 'year', but 'modified>=2026-01-01 and kind=pdf' is expected, or JSON",
+        ),
+        *((f'{{"year": {number}}}', "or JSON such") for number in ("NaN", "-Infinity", "1e999")),
         ('{"years": 1}', "names 'years', but the documents have the fields ['kind', 'year']"),
     ):
         assert complaint in refusal(swiftlet("search", index, "tea", "--filter", chosen))

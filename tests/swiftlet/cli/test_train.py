@@ -227,23 +227,6 @@ def test_a_run_shows_its_stages_and_the_skipped_lines(write: Write, tmp_path: Pa
     assert "Stage 2: fine-tuning" in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (("{recipe}", "--out", "{out}", "--set", "optimiser.lr=1"), "optimiser.lr is not a"),
-        (("{recipe}", "--out", "{out}", "--set", "query_encoder.model=absent/x/y"), "absent/x/y"),
-        (("{recipe}", "--out", "{out}", "--set", "data.0.qrels=dev"), "train"),
-        (("{recipe}", "--dry-run", "--set", "data.0.corpus=absent"), "absent"),
-    ],
-)
-def test_bad_arguments_are_refused_in_one_sentence(
-    arguments: tuple[str, ...], complaint: str, write: Write, tmp_path: Path
-) -> None:
-    places = {"recipe": write(tmp_path / "recipe.toml"), "out": tmp_path / "run"}
-    result = swiftlet("train", *(argument.format(**places) for argument in arguments))
-    assert complaint in refusal(result)
-
-
 def test_resuming_a_finished_run_exports_what_an_interruption_has_left_out(
     run: Path, write: Write, tmp_path: Path
 ) -> None:

@@ -172,7 +172,7 @@ def test_a_server_that_ends_no_answer_holds_up_a_few_threads_and_then_nothing(
     server: EmbeddingsServer,
 ) -> None:
     asks = Endpoint(EncoderAddress.parse(server.address))
-    asks._waiting = BoundedSemaphore(2)
+    asks._exchange._waiting = BoundedSemaphore(2)
     server.faults = [drip_of_head] * 2
     for _ in range(2):
         with pytest.raises(EncoderTimeoutError), due_at(perf_counter() + 0.2):

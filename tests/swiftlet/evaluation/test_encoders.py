@@ -3,10 +3,11 @@
 import json
 from pathlib import Path
 
+import faiss
 import pytest
 
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
-from swiftlet.errors import InvalidArgumentError
+from swiftlet.errors import CollectionError, InvalidArgumentError
 from swiftlet.evaluation.encoders import compare_encoders
 from swiftlet.types import Document
 from tests.command_line import refusal, swiftlet
@@ -52,13 +53,42 @@ def test_the_command_prints_the_figures_and_refuses_a_depth_of_none(
     assert found.exit_code == 0, found.output
     assert "overlap@10 of their documents: " in found.stdout
     assert "milliseconds to encode a query" in " ".join(found.stdout.split())
-    plain = tmp_path / "vectors.faiss"
-    plain.write_bytes(b"IxFI")
-    refused = refusal(swiftlet("compare", plain, *names, "--queries", log))
-    assert "swiftlet adopt makes one of vectors" in refused
+    damaged = tmp_path / "vectors.faiss"
+    damaged.write_bytes(b"IxFI")
+    refused = refusal(swiftlet("compare", damaged, *names, "--queries", log))
+    assert "vectors.faiss: FAISS cannot serve it" in refused
     assert "'--queries'" in refusal(swiftlet("compare", small_index, *names))
     with pytest.raises(InvalidArgumentError, match="top_k is 0"):
         compare_encoders(small_index, *names, QUERIES, top_k=0)
+
+
+def test_a_faiss_file_is_searched_by_both_and_judged_by_its_rows(
+    small_documents: list[Document], tmp_path: Path
+) -> None:
+    vectors = shipped().reading("passage").encode([each.text for each in small_documents])
+    faiss.write_index(flat := faiss.IndexFlatIP(384), f"{tmp_path / 'empty.faiss'}")
+    flat.add(vectors)
+    faiss.write_index(flat, f"{tmp_path / 'plain.faiss'}")
+    queries = {f"{row}": each.text for row, each in enumerate(small_documents[:20])}
+    found = compare_encoders(
+        tmp_path / "plain.faiss",
+        DEFAULT_ENCODER,
+        LOOKUP_QUERY_ENCODER,
+        queries,
+        {row: {row: 1} for row in queries},
+    )
+    assert [*found.ndcg] == ["dense"]
+    assert found.ndcg["dense"].baseline_mean > 0.99
+    assert 0 < found.overlap < 1
+    with pytest.raises(CollectionError, match="there is no vector"):
+        compare_encoders(tmp_path / "empty.faiss", DEFAULT_ENCODER, DEFAULT_ENCODER, queries)
+    with pytest.raises(InvalidArgumentError, match="embedding has 2 numbers, but"):
+        compare_encoders(
+            tmp_path / "plain.faiss",
+            DEFAULT_ENCODER,
+            lambda texts: [[len(t), 1] for t in texts],
+            queries,
+        )
 
 
 def test_the_command_compares_functions_and_addresses(small_index: Path, tmp_path: Path) -> None:

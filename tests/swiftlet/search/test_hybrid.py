@@ -263,7 +263,9 @@ def test_an_index_without_words_is_searched_by_meaning_alone(tmp_path):
 
 
 def test_an_unknown_language_is_refused_before_the_corpus_is_read(tmp_path):
-    with pytest.raises(InvalidArgumentError, match="language is 'latin', but one of arabic, "):
+    with pytest.raises(
+        InvalidArgumentError, match="language is 'latin', but one of auto, arabic, "
+    ):
         build_index(iter(int, 1), DEFAULT_ENCODER, tmp_path, BuildSettings(language="latin"))
 
 

@@ -102,13 +102,6 @@ def test_pages_are_parts_of_one_reranked_ranking(searcher: Searcher) -> None:
         assert searcher.search(QUERY, 2, offset=offset, rerank=6).hits == whole[offset : offset + 2]
 
 
-def test_more_are_reranked_than_are_returned(searcher: Searcher) -> None:
-    whole = searcher.search(QUERY, 9, rerank=9)
-    best = searcher.search(QUERY, 1, rerank=9)
-    assert best.hits == whole.hits[:1]
-    assert best.num_reranked == 9
-
-
 def test_documents_that_are_too_late_keep_their_places(
     searcher: Searcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,7 +26,6 @@ from swiftlet.index.vectors.faiss_index import FaissIndex
 from swiftlet.index.vectors.faiss_search import FaissParameters
 from swiftlet.manifest import Manifest, read_manifest, write_manifest
 from swiftlet.progress import Silence
-from swiftlet.search.ranking import Ranking
 from swiftlet.search.searcher import Searcher
 from swiftlet.search.stages import STAGE_NAMES, STAGES
 from swiftlet.search.stages.state import SearchState
@@ -223,11 +222,6 @@ def test_a_closed_searcher_refuses_searches_and_documents(search_plane):
         with pytest.raises(RetrievalError, match=r"^\S+ is closed: search before close\(\), or "):
             ask()
     assert searcher.num_documents == 1
-
-
-def test_a_ranking_has_a_score_for_each_row():
-    with pytest.raises(ValueError, match=r"^2 scores do not fit 1 rows$"):
-        Ranking(np.ones(2, np.float32), np.zeros(1, np.int64))
 
 
 def test_the_stages_that_repeat_are_next_to_each_other():

@@ -31,6 +31,8 @@ CLUSTER = pytest.param("cluster", marks=pytest.mark.soak)
 
 MILVUS = pytest.mark.parametrize("server", [LITE, WHOLE], indirect=True, scope="session")
 POSTGRES = pytest.mark.parametrize("server", [POSTGRESQL], indirect=True, scope="session")
+SMALL = pytest.mark.parametrize("server", [LITE, POSTGRESQL], indirect=True, scope="session")
+"""For what is decided before the server: the whole one takes ten seconds for each push."""
 
 LOOKUP = {"encoder": LOOKUP_QUERY_ENCODER}
 Server = MilvusServer | PostgresServer

@@ -419,20 +419,39 @@ def _messages(server: Server) -> int:
     return _MESSAGES if server.kind in {"postgres", "lite"} else _MESSAGES_OF_WHOLE
 
 
-@pytest.mark.timeout(3600 if FIGURES else 300)
-@pytest.mark.parametrize("server", [LITE, POSTGRESQL, WHOLE], indirect=True, scope="session")
-@pytest.mark.parametrize("kind", COMMANDS, ids=lambda kind: kind.name)
-def test_a_cut_leaves_the_old_or_the_new_and_the_next_try_succeeds(stage, kind, monkeypatch):
+@pytest.fixture
+def command(
+    request: pytest.FixtureRequest, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Command]:
+    """A command on indexes of several batches."""
     for module, name in ((milvus_target, "_BATCH_ROWS"), (postgres_target, "_BATCH_PASSAGES")):
         monkeypatch.setattr(module, name, 12)
     monkeypatch.setattr(milvus_target, "_NOTED_BATCHES", 2)
     stage.problems.clear()
-    with closing(kind(stage)) as command:
-        stage.walk(command)
+    with closing(request.param(stage)) as command:
+        yield command
+
+
+def walked(kinds: tuple[type[Command], ...]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("command", kinds, indirect=True, ids=lambda kind: kind.name)
+
+
+@pytest.mark.timeout(3600 if FIGURES else 300)
+@pytest.mark.parametrize("server", [LITE, POSTGRESQL], indirect=True, scope="session")
+@walked(COMMANDS)
+def test_a_cut_leaves_the_old_or_the_new_and_the_next_try_succeeds(stage, command):
+    stage.walk(command)
     if FIGURES:
         stage.save(Path(FIGURES))
     assert not stage.problems, "\n".join(stage.problems)
     assert stage.figures[command.name]["cuts"] > _messages(stage.server) / 2
+
+
+@pytest.mark.timeout(3600 if FIGURES else 300)
+@pytest.mark.parametrize("server", [WHOLE], indirect=True, scope="session")
+@walked(COMMANDS if FIGURES else (PushAgain, Put))  # each push takes ten seconds there
+def test_a_cut_of_the_whole_server_does_so_too(stage, command):
+    test_a_cut_leaves_the_old_or_the_new_and_the_next_try_succeeds(stage, command)
 
 
 @pytest.mark.parametrize("server", [LITE, POSTGRESQL], indirect=True, scope="session")

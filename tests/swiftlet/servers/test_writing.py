@@ -30,6 +30,7 @@ from swiftlet.servers.push import push
 from swiftlet.types import Document, Section
 from tests.swiftlet.servers.conftest import (
     LOOKUP,
+    SMALL,
     Interrupted,
     exchange_embeddings,
     exists,
@@ -94,10 +95,9 @@ def test_several_writers_write_at_once(written):
             assert searcher.document(f"{name}-4").text == f"{name} 4"
 
 
+@SMALL
 def test_words_of_new_documents_are_found(written):
     with swiftlet.write(written) as writer, swiftlet.open(written) as searcher:
-        if "lexical" not in searcher.modes:
-            pytest.skip("the server has no words")
         text = "The call zx_17.open_quux erupts."
         assert not searcher.search("zx_17.open_quux", mode="lexical").hits
         writer.put([{"_id": "new", "text": text}, {"_id": "other", "text": "Nothing."}])
@@ -114,6 +114,7 @@ def test_words_of_new_documents_are_found(written):
         assert not searcher.search("quux", mode="lexical").hits
 
 
+@SMALL
 def test_another_document_encoder_is_refused(written):
     with (
         swiftlet.write(written, encoder=DEFAULT_QUERY_ENCODER) as writer,
@@ -153,6 +154,7 @@ def test_changes_of_an_index_are_pushed_too(server, small_index, tmp_path):
             searcher.document("bees-1")
 
 
+@SMALL
 def test_a_push_goes_on_only_with_the_same_contents(server, small_index, tmp_path):
     index = tmp_path / "index"
     shutil.copytree(small_index, index)
@@ -171,6 +173,7 @@ def test_a_push_goes_on_only_with_the_same_contents(server, small_index, tmp_pat
             remote.document("tides-1")
 
 
+@SMALL
 def test_an_index_without_documents_is_pushed(server, tmp_path):
     index = tmp_path / "index"
     swiftlet.build([{"_id": "a", "text": "b"}], index, **LOOKUP)
@@ -182,6 +185,7 @@ def test_an_index_without_documents_is_pushed(server, tmp_path):
         assert not searcher.search("b").hits
 
 
+@SMALL
 def test_a_push_goes_on_only_with_the_same_type_of_index(server, long_index, monkeypatch):
     address = server.address("types")
     with monkeypatch.context() as context:
@@ -199,6 +203,7 @@ def test_a_push_goes_on_only_with_the_same_type_of_index(server, long_index, mon
     assert push(long_index, address, **LOOKUP, **again).recall > 0.9
 
 
+@SMALL
 def test_a_facet_that_no_document_has_any_longer_is_not_pulled(pushed, tmp_path):
     documents = [
         {"_id": "a", "text": "b", "rare": 1, "kind": "x"},
@@ -238,6 +243,7 @@ def test_a_query_encoder_of_another_space_is_refused(small_collection, tmp_path)
         swiftlet.open(small_collection, encoder=other)
 
 
+@SMALL
 def test_shards_are_pushed_without_an_index(server, tmp_path):
     documents = [
         Document(f"{number:02}", f"text number {number} " * 40, metadata={"parity": number % 2})
@@ -353,6 +359,7 @@ def test_a_field_with_several_values_is_filtered_by_but_not_grouped_by(pushed, t
             searcher.search_groups("text", 3, group_by="kind")
 
 
+@SMALL
 def test_a_document_that_no_row_holds_is_refused_before_anything_is_written(server, tmp_path):
     documents = [{"_id": "good", "text": "b"}, {"_id": "x" * 1025, "text": "a"}]
     swiftlet.build(documents, tmp_path / "index", **LOOKUP)

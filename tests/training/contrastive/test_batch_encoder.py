@@ -25,20 +25,6 @@ def queries_of(pair: DualEncoder, texts: list[str]) -> torch.Tensor:
     return pair.project_queries(pair.query_tower(pair.query_tower.tokenise(texts)))
 
 
-@pytest.mark.parametrize("micro_batch_size", [1, 3, 7, 100])
-def test_embeddings_stand_in_the_order_of_their_texts(
-    micro_batch_size: int, checkpoints: dict[str, Path]
-) -> None:
-    encoder = make(checkpoints, micro_batch_size)
-    dual_encoder = encoder.dual_encoder
-    with torch.no_grad():
-        one_by_one = [queries_of(dual_encoder, [text]) for text in TEXTS]
-    expected = torch.cat(one_by_one)
-    torch.testing.assert_close(encoder.queries(TEXTS), expected, atol=1e-5, rtol=0)
-    with_gradient = encoder.queries_with_gradient(TEXTS).embeddings
-    torch.testing.assert_close(with_gradient.detach(), expected, atol=1e-5, rtol=0)
-
-
 def test_encoding_without_gradient_has_no_dropout_and_restores_the_training_mode(
     checkpoints: dict[str, Path],
 ) -> None:

@@ -231,7 +231,7 @@ def test_one_re_encoded_negative_a_query_has_the_gradient_of_all_on_average(
     state = sampler.state()
     negatives = lines(drawn_by(encoder, sampler))
     found = []
-    for _ in range(100):
+    for _ in range(40):
         sampler.restore(state)
         result, gradient = step(encoder, sampler, re_encodes=True)
         found.append(torch.cat([each.flatten() for each in gradient.values()]))

@@ -1,5 +1,4 @@
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -69,11 +68,3 @@ def test_a_group_is_kept_once_however_many_queries_share_it():
     )
     assert len(known) == count
     assert len(known.of(count - 1)) == count
-
-
-@pytest.mark.parametrize("rows", [[], [[]], [[], []]])
-def test_without_known_positives_nothing_is_masked(rows):
-    known = KnownPositives(rows)
-    queries = np.arange(len(rows))
-    assert not known.mask(queries, np.arange(5)).any()
-    assert known.mask(queries, np.arange(5)).shape == (len(rows), 5)

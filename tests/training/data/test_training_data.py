@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import shutil
 import tracemalloc
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -316,7 +317,7 @@ def triples_file(path: Path, *lines: str) -> str:
 
 
 @pytest.mark.parametrize("name", ["triples.tsv", "triples.tsv.gz"])
-def test_triples_of_ids_pair_and_give_negatives(
+def test_triples_pair_and_give_negatives(
     folder: Folder, read: Read, tmp_path: Path, name: str
 ) -> None:
     beir = str(folder())
@@ -340,28 +341,6 @@ def test_qrels_beside_triples_keep_relevant_documents_from_being_negatives(
     assert data.notes == ("1 given negatives are relevant to their query and not used",)
 
 
-@pytest.mark.parametrize("name", ["triples.tsv", "triples.tsv.gz"])
-def test_triples_of_texts_need_no_corpus_and_store_each_text_once(
-    folder: Folder, read: Read, tmp_path: Path, name: str
-) -> None:
-    triples = triples_file(
-        tmp_path / name,
-        "what is lava|Molten rock.|Flour.",
-        "how is bread made|Flour.|Molten rock.",
-        "what is lava|Molten rock.|Bees.",
-    )
-    alone = read(DataSource(triples=triples))
-    assert alone.passages.texts(range(3)) == ["Molten rock.", "Flour.", "Bees."]
-    assert alone.passages.num_passages == 3
-    assert alone.pairs.tolist() == [[0, 0], [1, 1], [0, 0]]
-    assert alone.given_negatives.tolist() == [1, 0, 2]
-    assert alone.queries == ["what is lava", "how is bread made"]
-    mixed = read(of(folder()), DataSource(triples=triples))
-    assert len(mixed.pairs) == 7
-    assert mixed.given_negatives.tolist() == [-1] * 4 + [5, 4, 6]
-    assert shown(mixed) >= shown(alone)
-
-
 def refused(error: type[RetrievalError], message: str, read: Callable[[], object]) -> None:
     with pytest.raises(error, match=message) as caught:
         read()
@@ -377,29 +356,12 @@ def refused(error: type[RetrievalError], message: str, read: Callable[[], object
         ("q1|d1|d9", "line 2: the negative 'd9' of the query 'q1' is not in the corpus"),
     ],
 )
-def test_a_bad_triple_of_ids_is_named_by_its_line(
+def test_a_bad_triple_is_named_by_its_line(
     folder: Folder, read: Read, tmp_path: Path, line: str, message: str
 ) -> None:
     triples = triples_file(tmp_path / "t.tsv", "q1|d1|d2", line)
     source = DataSource(corpus=str(folder()), triples=triples)
     refused(CollectionError, f"t.tsv, {message}", lambda: read(source))
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("why?|because", r"line 1: 2 columns where 3"),
-        ("why?|because| ", "line 1: the negative has no text"),
-        (" |because|no", "line 1: the query .* has no text"),
-        ("121352|2912791|5", "line 1: the triples are of ids, not of texts: they need corpus and"),
-        ("", "the file is empty"),
-    ],
-)
-def test_a_bad_triple_of_texts_is_named_by_its_line(
-    read: Read, tmp_path: Path, line: str, message: str
-) -> None:
-    source = DataSource(triples=triples_file(tmp_path / "t.tsv", line))
-    refused(CollectionError, message, lambda: read(source))
 
 
 def test_a_positive_missing_from_the_corpus_is_named_with_its_query_and_file(
@@ -431,21 +393,13 @@ def test_qrels_of_unknown_queries_and_splits_that_are_not_there_are_refused(
     refused(CollectionError, expected, lambda: read(in_a_file))
 
 
-def test_too_little_to_train_on_is_refused(folder: Folder, read: Read, tmp_path: Path) -> None:
+def test_too_little_to_train_on_is_refused(folder: Folder, read: Read) -> None:
     beir = str(folder(train={"q1": {"d1": 1}}, none={"q1": {"d1": 0}, "q2": {"d2": 0}}))
     expected = "has 1 pair of a query and a relevant passage: at least 2 are needed"
     refused(TrainingDataError, expected, lambda: read(of(beir)))
     expected = "no document is relevant to any query: 3 of the 3 queries of .*beir have no relevant"
     refused(TrainingDataError, expected, lambda: read(of(beir, "none")))
     refused(TrainingDataError, "there are no sources", read)
-    triples = triples_file(tmp_path / "t.tsv", "why?|because|no")
-    refused(TrainingDataError, "has 1 pair of", lambda: read(DataSource(triples=triples)))
-
-
-def test_a_corpus_that_is_not_there_is_refused(read: Read, tmp_path: Path) -> None:
-    absent = of(tmp_path / "absent")
-    refused(CollectionError, "there is no such file or folder", lambda: read(absent))
-    assert not (tmp_path / "store").exists()
 
 
 def stores(tmp_path: Path) -> dict[Path, int]:
@@ -457,9 +411,8 @@ def test_a_store_is_used_again_until_its_sources_or_settings_change(
     folder: Folder, read: Read, tmp_path: Path
 ) -> None:
     beir = folder()
-    triples = tmp_path / "t.tsv"
-    triples_file(triples, "why?|because|no", "who?|me|because")
-    sources = [of(beir), DataSource(triples=str(triples))]
+    second = Path(shutil.copytree(beir, tmp_path / "second"))
+    sources = [of(beir), of(second)]
     first = read(*sources)
     written = stores(tmp_path)
     assert len(written) == 1
@@ -467,7 +420,6 @@ def test_a_store_is_used_again_until_its_sources_or_settings_change(
     assert stores(tmp_path) == written
     assert shown(again) == shown(first)
     assert again.pairs.tolist() == first.pairs.tolist()
-    assert again.given_negatives.tolist() == first.given_negatives.tolist()
     # Judgements are no part of it.
     (beir / "qrels" / "train.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td4\t1\n")
     assert ("what is lava", "Bees gather nectar.") in shown(read(*sources))
@@ -476,8 +428,9 @@ def test_a_store_is_used_again_until_its_sources_or_settings_change(
     corpus.write_text(corpus.read_text().replace("Bees", "Many"))
     assert ("what is lava", "Many gather nectar.") in shown(read(*sources))
     assert len(stores(tmp_path)) == 2
-    status = triples.stat()
-    os.utime(triples, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
+    corpus = second / "corpus.jsonl"
+    status = corpus.stat()
+    os.utime(corpus, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
     read(*sources)
     assert len(stores(tmp_path)) == 3
     read(*sources, max_tokens=32)

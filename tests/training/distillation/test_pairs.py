@@ -1,5 +1,6 @@
 """An encoder that learns from the passages of an index and their vectors, without a teacher."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -205,7 +206,7 @@ def test_vectors_of_any_length_teach_their_directions_unless_distances_need_the_
     np.testing.assert_allclose(outputs, vectors / 7, atol=1e-6)
     of_differing = read_manifest(differing, "index")
     if metric == "l2":
-        with pytest.raises(InvalidArgumentError, match="which an encoder does not learn"):
+        with pytest.raises(InvalidArgumentError, match="gives embeddings of length 1"):
             read_pairs(differing, of_differing, 0)
     else:
         outputs = read_pairs(differing, of_differing, 0).passages.outputs
@@ -265,3 +266,32 @@ def test_a_verdict_believes_the_own_query_encoder_and_asks_for_more_queries() ->
     assert not bad.is_good
     assert bad.wanted_queries == 1_000
     assert Verdict(passages=0.1, known_items=0.9, queries=1_000).wanted_queries == 10_000
+
+
+def test_of_one_document_passages_are_held_out_and_control_characters_are_no_queries(
+    tmp_path: Path,
+) -> None:
+    texts = [f"{a}\x00 live in {p}. They sleep\x00 there." for a in ANIMALS for p in PLACES]
+    rows = [{"id": f"{n}", "book": "one", "text": text} for n, text in enumerate(texts)]
+    table = tmp_path / "table.jsonl"
+    vectors = projected(texts).tolist()
+    table.write_text(
+        "\n".join(json.dumps({**r, "vector": v}) for r, v in zip(rows, vectors, strict=True))
+    )
+    book, apart = tmp_path / "book", tmp_path / "apart"
+    adopt(table, book, document_field="book", language=None)
+    adopt(table, apart, language=None)
+    of_book, of_apart = (read_pairs(each, read_manifest(each), 0) for each in (book, apart))
+    assert of_book.is_held_out.sum() == of_apart.is_held_out.sum() == 3
+    assert not of_book.known_items
+    assert of_apart.known_items
+    assert not any("\x00" in each.text for each in of_apart.known_items)
+
+
+def test_vectors_that_are_all_the_same_are_refused(tmp_path: Path) -> None:
+    texts = [f"{a} of the {p}" for a in ANIMALS for p in PLACES]
+    documents = [Document(f"{n}", text) for n, text in enumerate(texts)]
+    vectors = np.tile(projected(["the same"]), (len(texts), 1))
+    adopt(vectors, tmp_path / "index", texts=documents, language=None)
+    with pytest.raises(TrainingDataError, match="are all the same, so that there is nothing"):
+        read_pairs(tmp_path / "index", read_manifest(tmp_path / "index"), 0)

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from sentence_transformers import SentenceTransformer
 
 import swiftlet
 from export.encoder_directory import export_encoder
@@ -15,7 +14,6 @@ from training.errors import RecipeError
 from training.model.fingerprint import embedding_space
 from training.model.poolings import POOLINGS
 from training.model.poolings.first_tokens import FirstTokensPooling
-from training.model.quiet import quiet
 from training.model.towers import Tower, TowerSettings
 
 TEXTS = ["", "kalo", "kalo mine pura soti", "Rasé, 12 (mi-lo)!", "tira " * 90]
@@ -42,13 +40,6 @@ def saved(checkpoints, tmp_path_factory):
     settings = TowerSettings(checkpoints["bert"], pooling="first_tokens", first_tokens=3)
     Tower.load(settings).save(folder)
     return folder
-
-
-def test_it_is_loaded_again_as_it_was_saved(saved):
-    with quiet():
-        model = SentenceTransformer(str(saved), device="cpu")
-    assert (type(model[1]), model[1].first_tokens) == (FirstTokensPooling, 3)
-    assert load_source(saved).pooling == "first_3_tokens"
 
 
 def test_a_module_of_the_same_name_beside_the_model_is_not_run(saved):

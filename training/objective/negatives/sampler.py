@@ -81,7 +81,7 @@ class SamplerInputs:
 
 @dataclass(frozen=True, slots=True)
 class QueryBatch:
-    """The input of a sampler: the batch of all processes together.
+    """The input of a sampler.
 
     `queries` (n,) are query numbers, `positives` (n,) the passage rows they are paired with, and
     `embeddings` (n, dim) the normalised query embeddings, without gradient.
@@ -93,7 +93,7 @@ class QueryBatch:
 
 
 class NegativeSampler(Protocol):
-    """Draws negatives. The same seed and calls give the same rows in every process of a run.
+    """Draws negatives. The same seed and calls give the same rows.
 
     A drawn row is never a known positive of its query, and occurs only once for a query. By
     default a sampler has no state and does nothing between draws.
@@ -157,7 +157,7 @@ class SeededSampler(NamedSampler):
     """Draws each batch with its own random generator.
 
     The generator depends only on the seed and the number of the draw. It is the same on every
-    device and in every process, and the number of the draw is the whole state.
+    device, and the number of the draw is the whole state.
     """
 
     def __init__(self, settings: PerQuery, inputs: SamplerInputs) -> None:

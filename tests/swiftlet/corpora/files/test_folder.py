@@ -156,7 +156,7 @@ def test_each_page_of_a_pdf_that_has_text_is_a_document(tmp_path: Path) -> None:
     first, last = read_documents(tmp_path / "book.pdf")
     assert (first.document_id, first.title) == ("book.pdf#page=1", "book")
     assert (first.text, last.text) == ("Lichens live on stones", "Algae live in water")
-    assert last.metadata == {"file": "book.pdf", "page": 3, "pages": 3}
+    assert {"file": "book.pdf", "page": 3, "pages": 3}.items() <= last.metadata.items()
 
 
 def test_markdown_is_cut_at_headings_but_not_within_code(tmp_path: Path) -> None:

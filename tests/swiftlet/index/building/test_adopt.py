@@ -395,3 +395,18 @@ def test_the_commands_adopt_add_and_search(tmp_path: Path) -> None:
     refused = swiftlet("add", out, tmp_path / "t.jsonl")
     assert refused.exit_code == 2
     assert 'its vector in the field "embedding"' in refused.output
+
+
+def test_vectors_that_hardly_compress_are_said_to_need_finer_codes(
+    out: Path, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "noise.npy", vectors_of(300, 48))
+    coded = swiftlet("adopt", tmp_path / "noise.npy", "--out", out, "--factory", "PQ2x4")
+    assert coded.exit_code == 0, coded.output
+    assert "the recall is low" in coded.stderr
+    assert "--factory SQ8 makes an index that finds more" in coded.stderr
+    finer = swiftlet(
+        "adopt", tmp_path / "noise.npy", "--out", out, "--factory", "SQ8", "--overwrite"
+    )
+    assert "recall is low" not in finer.stderr
+    assert "recall@10 1.000" in finer.stdout

@@ -7,19 +7,16 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
+from time import sleep
 
 import pytest
 
-from swiftlet.corpora.collections import read_documents
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.encoders.encoder import OnnxEncoder
-from swiftlet.errors import RetrievalError
 from swiftlet.index.building.build import build_index
-from swiftlet.manifest import Manifest, load_manifest, read_manifest
+from swiftlet.manifest import Manifest, load_manifest
 from swiftlet.publication import working_directory
 from swiftlet.search.searcher import Searcher
 from swiftlet.types import Document
@@ -63,20 +60,10 @@ class Build:
                 env={**os.environ, "COLUMNS": "500", "NO_COLOR": "1"},
             )
 
-    def poll_until(self, condition: Callable[[], bool], timeout_seconds: float = 60) -> None:
-        """Return when the condition holds, or the process or the time has ended."""
-        for _ in range(int(timeout_seconds / 0.005)):
-            if condition():
-                return
-            try:
-                self.process.wait(0.005)
-            except subprocess.TimeoutExpired:
-                continue
-            return
-
-    def has_encoded(self, count: int) -> bool:
-        """Whether at least `count` embeddings have been kept."""
-        return self.encoded() >= count
+    def poll_until(self, condition: Callable[[], object]) -> None:
+        """Return when the condition holds, or the process has ended."""
+        while not condition() and self.process.poll() is None:
+            sleep(0.005)
 
     def encoded(self) -> int:
         """How many embeddings have been kept so far."""
@@ -128,53 +115,9 @@ def assert_searchable(index: Path, manifest: Manifest) -> None:
     searcher.close()
 
 
-@pytest.mark.soak
-def test_a_build_killed_again_and_again_ends_as_if_it_had_never_been(corpus, out, earlier):
-    choice = random.Random(7)
-    broken: list[Exception] = []
-    done = threading.Event()
-
-    def watch() -> None:
-        try:
-            while not done.wait(0.01):
-                assert load_manifest(out, "index") == earlier
-        except (RetrievalError, AssertionError) as error:
-            broken.append(error)
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    kept = [0]
-    try:
-        for more in (0, 32, 1, 0, 64, 0, 32, 1):
-            build = Build(corpus, out)
-            # Some are killed at any moment, the others after they have encoded some more texts.
-            if more:
-                build.poll_until(partial(build.has_encoded, kept[-1] + more))
-            else:
-                build.poll_until(lambda: False, timeout_seconds=0.5 * choice.random())
-            build.process.kill()
-            build.process.wait()
-            kept.append(build.encoded())
-            assert kept[-2] <= kept[-1] < NUM_DOCUMENTS
-    finally:
-        done.set()
-        watcher.join()
-    assert not broken
-    assert_searchable(out, earlier)
-    assert kept[-1] >= 100
-
-    status, said = Build(corpus, out).end()
-    assert status == 0
-    assert f"going on after {kept[-1]:,} of {NUM_DOCUMENTS:,}" in said
-    reference = out.with_name("reference")
-    assert build_index(read_documents(corpus), DEFAULT_ENCODER, reference) == read_manifest(out)
-    assert load_manifest(out, "index").details["num_documents"] == NUM_DOCUMENTS
-    assert sorted(path.name for path in out.parent.iterdir()) == ["index", "reference"]
-
-
 def test_an_interrupted_build_prints_one_sentence_and_keeps_its_embeddings(corpus, out, earlier):
     build = Build(corpus, out)
-    build.poll_until(partial(build.has_encoded, 1))
+    build.poll_until(build.encoded)
     build.process.send_signal(signal.SIGINT)
     status, said = build.end()
     assert status == 130

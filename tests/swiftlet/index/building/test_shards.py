@@ -14,7 +14,6 @@ import pytest
 import swiftlet
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
 from swiftlet.errors import ArtefactError, CorruptArtefactError, InvalidArgumentError
-from swiftlet.index.building.shards import Shard
 from swiftlet.manifest import read_manifest
 from tests.command_line import refusal
 from tests.command_line import swiftlet as command
@@ -178,10 +177,3 @@ def test_schedulers_number_the_shards(corpus: Path, tmp_path: Path) -> None:
     )
     assert without.returncode != 0
     assert "set SHARD" in without.stderr
-
-
-def test_each_document_is_in_one_shard() -> None:
-    for of in (1, 2, 5):
-        shards = [Shard(number, of) for number in range(1, of + 1)]
-        for place in range(20):
-            assert [shard.has(place) for shard in shards].count(True) == 1

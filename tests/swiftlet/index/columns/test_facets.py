@@ -71,12 +71,6 @@ def test_at_most_fifty_values_are_counted_and_ties_are_in_their_order(tmp_path):
     assert found == [("z", 2), (True, 1), *((number, 1) for number in range(48))]
 
 
-def test_numbers_that_are_not_finite_are_no_values(tmp_path):
-    values = [float("nan"), float("inf"), float("-inf"), 1]
-    columns = columns_of(tmp_path / "columns", [{"field": value} for value in values])
-    assert facet_values("field", [(columns, np.ones(len(values), dtype=bool))]) == [(1, 1)]
-
-
 def test_a_searcher_counts_its_facets_for_all_documents_and_for_some(
     small_searcher: Searcher, small_documents: list[Document]
 ) -> None:

@@ -1,7 +1,7 @@
 """Words in any form of Unicode, with accents or without, in any script.
 
 Characters come from Python's `unicodedata`; the cases of Turkish from SpecialCasing.txt; words and
-sentences from the TOML of experiments.words.
+sentences from words.toml.
 """
 
 import sys
@@ -23,7 +23,7 @@ from swiftlet.index.lexical.writer import GrowingWords
 from swiftlet.text import INVISIBLE, check_query
 from tests.growth import least_seconds
 
-SETTINGS = tomllib.loads(Path("experiments/words.toml").read_text("utf-8"))
+SETTINGS = tomllib.loads(Path(__file__).with_name("words.toml").read_text("utf-8"))
 WORDS: dict[str, list[str]] = SETTINGS["words"]
 SENTENCES: dict[str, list[str]] = SETTINGS["sentences"]
 CHARACTERS = [*map(chr, range(sys.maxunicode + 1))]

@@ -49,10 +49,6 @@ def index(factory: str, metric: str, tmp_path_factory: pytest.TempPathFactory) -
     return index
 
 
-def test_a_file_knows_its_metric(index: FaissIndex, metric: str) -> None:
-    assert index.metric == metric == index.empty_exact().metric
-
-
 def test_the_best_rows_are_those_of_brute_force(
     index: FaissIndex, factory: str, metric: str
 ) -> None:

@@ -58,25 +58,6 @@ def test_passages_are_searched_again_every_so_many_steps():
     assert changes == [False, False, True, True, True, True, True]
 
 
-def test_a_run_that_resumes_mines_when_the_uninterrupted_one_would():
-    encoded = 0
-
-    def counting(rows: Rows) -> torch.Tensor:
-        nonlocal encoded
-        encoded += len(rows)
-        return DOCUMENTS[rows]
-
-    mined = sampler()
-    mined.prepare(encode)
-    mined.refresh(counting)
-    resumed = sampler()
-    resumed.restore(mined.state())
-    resumed.refresh(counting)
-    assert encoded == 0
-    resumed.refresh(counting)
-    assert encoded == 300
-
-
 def test_before_anything_is_mined_nothing_is_drawn():
     assert (sampler().draw(BATCH) == NO_ROW).all()
 

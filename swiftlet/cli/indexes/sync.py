@@ -1,0 +1,92 @@
+"""`swiftlet sync`: an index that follows a folder."""
+
+from contextlib import suppress
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from swiftlet.cli.indexes.changes import compact_if_needed
+from swiftlet.cli.options import RememberedEncoderOption, Threads
+from swiftlet.cli.terminal import ProgressBars, count, messages, print_note, print_result
+
+if TYPE_CHECKING:
+    from swiftlet.sync.rounds import FolderReader, Round
+
+_TRIES = 3
+
+
+def sync(
+    index: Annotated[
+        Path, typer.Argument(help="Index directory; it is made if it is missing.", metavar="INDEX")
+    ],
+    folder: Annotated[Path, typer.Argument(help="The folder to follow.", metavar="FOLDER")],
+    watch: Annotated[bool, typer.Option("--watch", help="Go on, and follow each change.")] = False,
+    encoder: RememberedEncoderOption = None,
+    threads: Threads = None,
+) -> None:
+    """Bring an index in step with a folder: new, changed, renamed and deleted files."""
+    from swiftlet.encoders.opening import encoder_place
+    from swiftlet.index.updates.directory_writer import IndexWriter
+    from swiftlet.sync.folder import Folder
+    from swiftlet.sync.rounds import FolderReader, FolderSync
+    from swiftlet.sync.seen import SeenFiles
+    from swiftlet.sync.watch import watch as follow
+
+    folder = folder.resolve()
+    reader = FolderReader(Folder(folder), SeenFiles(index, folder))
+    printed = set[str]()
+    if not (index / "manifest.json").exists():
+        _build(reader, index, encoder, threads, printed)
+    with IndexWriter(index, encoder_place(encoder), threads=threads) as writer:
+        following = FolderSync(reader, writer)
+        for _ in range(_TRIES):
+            with ProgressBars() as progress:
+                done = following.round(progress=progress)
+            report(index, done, printed, always=True)
+            if not done.waiting:
+                break
+        if done.waiting and not watch:
+            files = count(len(done.waiting), "file")
+            print_note(f"{files} being written is left for the next sync: {done.waiting[0]}")
+        compact_if_needed(writer)
+        if not watch:
+            return
+        messages.print(f"Following {folder} - stop with Ctrl-C", markup=False, soft_wrap=True)
+        with suppress(KeyboardInterrupt):
+            follow(following, lambda done: report(index, done, printed), print_note, Event())
+
+
+def _build(
+    reader: "FolderReader",
+    index: Path,
+    encoder: str | None,
+    threads: int | None,
+    printed: set[str],
+) -> None:
+    from swiftlet.index.building.build import build
+    from swiftlet.sync.rounds import Round
+
+    done = Round()
+    with ProgressBars() as progress:
+        built = build(
+            reader.documents(done), index, encoder=encoder, threads=threads, progress=progress
+        )
+    done.num_encoded = built.details["num_passages"]
+    report(index, done, printed, always=True)
+
+
+def report(index: Path, done: "Round", printed: set[str], *, always: bool = False) -> None:
+    """Print what a round has done, and each of its problems once."""
+    for problem in done.problems:
+        if problem not in printed:
+            print_note(problem)
+    printed.clear()
+    printed.update(done.problems)
+    if always or done.num_put or done.num_deleted:
+        print_result(
+            index,
+            f"{count(done.num_put, 'file')} put, {done.num_deleted:,} deleted, "
+            f"{count(done.num_encoded, 'passage')} encoded, {done.num_reused:,} kept",
+        )

@@ -1,0 +1,69 @@
+"""`swiftlet install`: an index as tools in the programs with a language model."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from swiftlet.address import ADDRESSES
+from swiftlet.cli.terminal import messages, output
+
+
+def install(
+    place: Annotated[
+        str | None,
+        typer.Argument(
+            help=f"Index directory, {ADDRESSES}.",
+            metavar="INDEX",
+            show_default="the current folder; with --uninstall, all",
+        ),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(help="The name of the entry.", show_default="that of the index"),
+    ] = None,
+    uninstall: Annotated[bool, typer.Option("--uninstall", help="Remove the entries.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would change.")] = False,
+) -> None:
+    """Write the server of an index into the configurations of programs with a language model.
+
+    Claude Code, Claude Desktop, Codex, Cursor, VS Code and Zed are found by their folders.
+    """
+    import json
+    from importlib.util import find_spec
+
+    from swiftlet.errors import InvalidArgumentError, MissingExtraError, RetrievalError
+    from swiftlet.extras import way_to
+    from swiftlet.integrations import agents
+
+    if place is None and not uninstall:
+        place = "."
+    if place is not None and "://" not in place:
+        if not uninstall and not (Path(place) / "manifest.json").is_file():
+            raise InvalidArgumentError(
+                f"{place} is no index: make one with `swiftlet index {place} --out index` first"
+            )
+        place = str(Path(place).resolve())
+    chosen = agents.checked_name(name or agents.name_of(place or ""))
+    if not uninstall and find_spec("mcp") is None:
+        raise MissingExtraError(f"the package 'mcp' is not installed: run {way_to('mcp')}")
+    found = [program for program in agents.PROGRAMS if program.is_there]
+    problems = []
+    for program in found:
+        try:
+            if uninstall or place is None:
+                done = agents.uninstall(program, place, dry=dry_run)
+            else:
+                done = agents.install(program, place, chosen, dry=dry_run)
+        except RetrievalError as error:
+            problems.append(f"{error}")
+        else:
+            output.print(f"{program.name}: {program.place()} {done}", markup=False, soft_wrap=True)
+    if problems:
+        raise RetrievalError("; ".join(problems))
+    if not found and place is not None:
+        entry = json.dumps({"mcpServers": {chosen: agents.command_of(place)}}, ensure_ascii=False)
+        names = ", ".join(program.name for program in agents.PROGRAMS)
+        messages.print(
+            f"None of {names} is here. For another program: {entry}", markup=False, soft_wrap=True
+        )

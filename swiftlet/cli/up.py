@@ -1,0 +1,209 @@
+"""`swiftlet up`: a folder that searches itself."""
+
+import ctypes
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from importlib.util import find_spec
+from multiprocessing import get_context
+from multiprocessing.sharedctypes import SynchronizedArray
+from pathlib import Path
+from threading import Event, Thread
+from time import sleep
+from typing import Annotated
+
+import typer
+
+from swiftlet import encoders
+from swiftlet.cli.demo import demo
+from swiftlet.cli.indexes.sync import report
+from swiftlet.cli.terminal import ProgressBars, messages, output, print_note
+
+_PRIORITY, _SECONDS_AFTER_FAILURE = 15, 30
+_SIGNAL_OF_PARENTS_DEATH = 1
+_ENCODING = "Encoding passages"
+
+
+def up(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(help="The folder to search.", show_default="the demo", metavar="FOLDER"),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8080,
+) -> None:
+    """Search a folder: its index, the page, tools for language models, and live sync.
+
+    Nothing is written into FOLDER: the index is in the user's cache folder.
+    """
+    if folder is None:
+        demo(host=host, port=port)
+    else:
+        _up(Path(os.path.realpath(folder)), host, port)
+
+
+def _up(folder: Path, host: str, port: int) -> None:
+    from service.server import listen, serve
+    from service.settings import load_settings
+    from swiftlet.errors import InvalidArgumentError
+    from swiftlet.sync.refine import build_first, is_first
+
+    if not folder.is_dir():
+        raise InvalidArgumentError(f"{folder} is no folder")
+    place = place_of(folder)
+    index = place / "index"
+    with _alone(place, folder):
+        # A port in use is refused before the index is built.
+        with listen(host, port):
+            pass
+        if not _is_usable(index):
+            messages.print(f"Reading {folder}", markup=False, soft_wrap=True)
+            with ProgressBars() as progress:
+                done = build_first(index, folder, progress)
+            report(folder, done, set(), always=True)
+        settings = load_settings(
+            index=index, files=folder, host=host, port=port, log_level="warning"
+        )
+        encoded = get_context("spawn").Array("q", 2)
+        serve(
+            settings,
+            on_ready=partial(_begin, index, folder, encoded),
+            refining=lambda: (encoded[0], encoded[1]) if is_first(index) else None,
+        )
+
+
+def place_of(folder: Path) -> Path:
+    """Where the index of a folder is, by its real path."""
+    from blake3 import blake3
+
+    name = blake3(os.fsencode(folder)).hexdigest(8)
+    return encoders.user_cache() / "folders" / f"{folder.name or 'root'}-{name}"
+
+
+@contextmanager
+def _alone(place: Path, folder: Path) -> Iterator[None]:
+    """Let one process be up for a folder.
+
+    :raises InvalidArgumentError: When another one is; it says where.
+    """
+    from swiftlet.errors import ArtefactError, InvalidArgumentError
+    from swiftlet.publication import writer_lock
+
+    address = place / "address"
+    try:
+        lock = writer_lock(place)
+        lock.__enter__()
+    except ArtefactError:
+        where = address.read_text("utf-8") if address.is_file() else "another address"
+        raise InvalidArgumentError(
+            f"{folder} is searched already, at {where}: open that, or stop it first"
+        ) from None
+    try:
+        yield
+    finally:
+        lock.__exit__(None, None, None)
+
+
+def _is_usable(index: Path) -> bool:
+    """Whether an index is there, of the encoders that ship and with words as they are cut now."""
+    from swiftlet.errors import ArtefactError
+    from swiftlet.index.lexical.analysis import ANALYSIS, VERSION
+    from swiftlet.manifest import read_manifest
+    from swiftlet.sync.refine import is_first
+
+    try:
+        is_first(index)
+        return read_manifest(index, "index").details.get(ANALYSIS) == VERSION
+    except ArtefactError:
+        return False
+
+
+def _begin(index: Path, folder: Path, encoded: "SynchronizedArray[int]", address: str) -> None:
+    """Start what runs beside the service, as soon as that answers."""
+    from swiftlet import disk
+
+    disk.make_directory(index.parent, parents=True, exist_ok=True)
+    disk.write(index.with_name("address"), address)
+    # From this thread, which lives as long as the process: the other process ends with it.
+    get_context("spawn").Process(
+        target=_follow, args=(index, folder, encoded, os.getpid()), name="sync", daemon=True
+    ).start()
+    output.print(f"\nSearch {folder} on [bold cyan]{address}[/] - stop with Ctrl-C")
+    if find_spec("mcp") is None:
+        return
+    host, _, port = address.removeprefix("http://").rpartition(":")
+    if not os.environ.get("SWIFTLET_SEARCH_KEYS"):  # tools ask for no key
+        arguments = index, host.strip("[]"), int(port) + 1
+        Thread(target=_serve_tools, args=arguments, name="mcp", daemon=True).start()
+    output.print(f"For language models: [dim]swiftlet mcp {index}[/]", soft_wrap=True)
+
+
+def _serve_tools(index: Path, host: str, port: int) -> None:
+    """Serve the tools of `swiftlet mcp` over HTTP, on the port after the service's."""
+    import swiftlet
+    from service.server import listen
+    from swiftlet.errors import RetrievalError
+    from swiftlet.integrations.mcp import mcp_server
+
+    try:
+        with listen(host, port):
+            pass
+    except RetrievalError as error:
+        print_note(f"no tools over HTTP: {error}")
+        return
+    with swiftlet.open(index) as searcher:
+        output.print(f"              or [dim]http://{host}:{port}/mcp[/]")
+        mcp_server(searcher).run("streamable-http", host=host, port=port)
+
+
+def _follow(index: Path, folder: Path, encoded: "SynchronizedArray[int]", parent: int) -> None:
+    """Runs in a process of low priority, which ends with the service."""
+    from swiftlet.errors import RetrievalError
+    from swiftlet.processors import available_processors
+    from swiftlet.sync.refine import follow
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ctypes.CDLL(None).prctl(_SIGNAL_OF_PARENTS_DEATH, signal.SIGKILL)
+    if os.getppid() != parent:  # it has ended before that
+        return
+    os.setpriority(os.PRIO_PROCESS, 0, _PRIORITY)
+    printed, problem = set[str](), ""
+    while True:
+        try:
+            follow(
+                index,
+                folder,
+                _Encoded(encoded),
+                lambda done: report(folder, done, printed),
+                print_note,
+                threads=available_processors(),
+                stop=Event(),
+            )
+        except RetrievalError as error:  # such as a full disk
+            if f"{error}" != problem:
+                print_note(f"{error}; the folder is followed as soon as that is over")
+            problem = f"{error}"
+            sleep(_SECONDS_AFTER_FAILURE)
+
+
+class _Encoded:
+    """Tells another process how many passages the document encoder has read, and of how many."""
+
+    def __init__(self, encoded: "SynchronizedArray[int]") -> None:
+        self._encoded, self._counts = encoded, False
+
+    def begin(self, name: str, total: int | None, done: int = 0) -> None:
+        """Count the steps of encoding alone."""
+        self._counts = name == _ENCODING
+        if self._counts:
+            self._encoded[:] = [done, total or 0]
+
+    def advance(self, steps: int) -> None:
+        """Some passages are read."""
+        if self._counts:
+            self._encoded[0] += steps
+
+    def note(self, text: str) -> None:
+        """Show nothing: the first index is searched meanwhile."""

@@ -1,0 +1,122 @@
+"""Puts the index of the document encoder in the place of one that was made in seconds.
+
+The first index of a folder has the vectors of the look-up encoder, which are of the same space. It
+is searched, and follows the folder, while the document encoder reads all passages.
+"""
+
+from pathlib import Path
+from threading import Event, Thread
+
+from swiftlet import disk
+from swiftlet.encoders import DEFAULT_ENCODER, LOOKUP_QUERY_ENCODER
+from swiftlet.errors import ArtefactError, RetrievalError
+from swiftlet.index.building.build import build
+from swiftlet.index.updates.directory_writer import IndexWriter
+from swiftlet.manifest import change_details, read_manifest
+from swiftlet.progress import Progress
+from swiftlet.publication import discard, locked_working_directory, publish
+from swiftlet.sync.folder import Folder
+from swiftlet.sync.rounds import FolderReader, FolderSync, Round
+from swiftlet.sync.seen import SeenFiles
+from swiftlet.sync.watch import Report, Warn, watch
+
+_SECONDS_AFTER_FAILURE = 30
+_FACTORY = "SQ8"  # which needs no training
+_WEIGHT = 0.5
+"""Of the dense score in the first index: docs/results/folder.md measures it."""
+
+
+def build_first(index: Path, folder: Path, progress: Progress) -> Round:
+    """Build the first index of a folder, in seconds.
+
+    :raises CollectionError: When the folder has no file that can be read.
+    :raises RetrievalError: As `build`.
+    """
+    done = Round()
+    reader = FolderReader(Folder(folder), SeenFiles(index, folder))
+    built = build(
+        reader.documents(done),
+        index,
+        encoder=LOOKUP_QUERY_ENCODER,
+        overwrite=True,
+        progress=progress,
+        factory=_FACTORY,
+        finish=lambda artefact, _: change_details(artefact, {"weight": _WEIGHT}),
+    )
+    done.num_encoded = built.details["num_passages"]
+    return done
+
+
+def is_first(index: Path) -> bool:
+    """Whether an index is one that is to be replaced.
+
+    :raises ArtefactError: When it is not there, or of an encoder that does not ship.
+    """
+    found = read_manifest(index, "index").details["encoder_fingerprint"]
+    kinds = {read_manifest(LOOKUP_QUERY_ENCODER).fingerprint: True}
+    kinds[read_manifest(DEFAULT_ENCODER).fingerprint] = False
+    if found not in kinds:
+        raise ArtefactError(f"{index} was made by another encoder")
+    return kinds[found]
+
+
+def follow(
+    index: Path,
+    folder: Path,
+    progress: Progress,
+    report: Report,
+    warn: Warn,
+    *,
+    threads: int,
+    stop: Event,
+) -> None:
+    """Follow a folder in an index until `stop` is set, and refine the first index before.
+
+    :param progress: Shows how far the document encoder is.
+    :param report: Called after each round of sync.
+    :param warn: Called with a sentence when something is held up.
+    """
+    final = index.with_name(f"{index.name}.final")
+    if is_first(index):
+        refined = Event()
+        refining = Thread(
+            target=_refine, args=(final, folder, progress, warn, threads, refined), daemon=True
+        )
+        refining.start()
+        _watch(index, folder, report, warn, refined)
+        with locked_working_directory(index) as working:
+            publish(final, index)
+            discard(working)
+    disk.remove_tree(final, ignore_errors=True)  # the first index by now, or one left by a kill
+    _watch(index, folder, report, warn, stop)
+
+
+def _refine(
+    final: Path, folder: Path, progress: Progress, warn: Warn, threads: int, refined: Event
+) -> None:
+    """Build the final index and bring it in step, again and again until that succeeds."""
+    problem = ""
+    while not refined.wait(_SECONDS_AFTER_FAILURE if problem else 0):
+        try:
+            reader = FolderReader(Folder(folder), SeenFiles(final, folder))
+            build(
+                reader.documents(Round()),
+                final,
+                overwrite=True,
+                progress=progress,
+                threads=threads,
+            )
+            with IndexWriter(final, None, threads=threads) as writer:
+                FolderSync(reader, writer).round()
+        except RetrievalError as error:
+            if f"{error}" != problem:
+                warn(f"the vectors cannot be refined yet: {error}")
+            problem = f"{error}"
+        else:
+            refined.set()
+
+
+def _watch(index: Path, folder: Path, report: Report, warn: Warn, stop: Event) -> None:
+    reader = FolderReader(Folder(folder), SeenFiles(index, folder))
+    with IndexWriter(index, None) as writer:
+        watch(FolderSync(reader, writer), report, warn, stop)

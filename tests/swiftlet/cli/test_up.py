@@ -1,0 +1,54 @@
+"""`swiftlet up`: a folder that searches itself."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+
+from tests.folder_up import answer, first_of, up
+from tests.polling import wait_until
+
+pytestmark = pytest.mark.check
+
+
+def test_a_folder_is_searched_at_once_refined_and_followed(tmp_path: Path) -> None:
+    folder, cache = tmp_path / "folder", tmp_path / "cache"
+    folder.mkdir()
+    (folder / "tea.md").write_text("# Tea\n\nLeaves are steeped in hot water.")
+    (folder / "ski.md").write_text("# Skiing\n\nOne slides down snowy slopes.")
+    with up(folder, cache) as (process, address):
+        assert first_of(address, "winter+sport") == "ski.md"
+        with urlopen(f"{address}/files/ski.md") as original:
+            assert original.read() == (folder / "ski.md").read_bytes()
+        (folder / "tax.md").write_text("# Taxes\n\nCitizens pay a part of their income.")
+        wait_until(lambda: first_of(address, "income") == "tax.md")
+        wait_until(lambda: answer(f"{address}/info")["refining"] is None)
+        second = subprocess.run(
+            [sys.executable, "-m", "swiftlet", "up", folder, "--port", "0"],
+            env={**os.environ, "XDG_CACHE_HOME": str(cache)},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert second.returncode == 2
+        sentence = " ".join(second.stderr.split())
+        assert f"is searched already, at {address}: open that, or stop it first" in sentence
+        process.kill()  # the process that follows the folder ends, too
+    (folder / "tax.md").unlink()
+    with up(folder, cache) as (_, address):
+        assert answer(f"{address}/info")["refining"] is None
+        wait_until(lambda: answer(f"{address}/info")["index"]["num_documents"] == 2)
+    assert {path.name for path in folder.iterdir()} == {"tea.md", "ski.md"}
+
+
+def test_an_empty_folder_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "picture.png").write_bytes(b"PNG")
+    result = subprocess.run(
+        [sys.executable, "-m", "swiftlet", "up", tmp_path, "--port", "0"],
+        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path / ".cache")},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert result.returncode == 2
+    sentence = f"{tmp_path} has no file that can be read: put one into it first"
+    assert sentence in " ".join(result.stderr.split())

@@ -1,0 +1,63 @@
+"""A build finds the languages of its documents."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import swiftlet
+from swiftlet.encoders import DEFAULT_ENCODER
+from swiftlet.index.document_encoder import PLACE
+
+GERMAN = "Die Häuser an der alten Straße wurden von den Nachbarn schön gestrichen."
+ENGLISH = "The painted houses along the old street were admired by all the neighbours."
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's folder of encoders, which is empty."""
+    monkeypatch.setenv("XDG_CACHE_HOME", f"{tmp_path}")
+    folder = tmp_path / "swiftlet" / "encoders"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def test_a_build_finds_the_languages_and_says_what_the_encoder_does_not_read(
+    cache, tmp_path, capsys
+):
+    rows = [{"id": "de", "text": GERMAN}, {"id": "en", "text": ENGLISH}]
+    manifest = swiftlet.build(rows, tmp_path / "i", progress=swiftlet.ProgressLine())
+    assert manifest.details["language"] == "german,english"
+    assert manifest.details["languages"] == {"de": 0.5, "en": 0.5}
+    said = capsys.readouterr().err
+    assert "the languages of the documents are de 50%, en 50%" in said
+    assert "50% of the documents are in other languages" in said
+    assert "swiftlet encoders get multilingual" in said
+    with swiftlet.open(tmp_path / "i") as searcher:
+        found = searcher.search("Haus", mode="lexical").hits
+    assert [hit.document_id for hit in found] == ["de"]
+
+
+def test_a_corpus_in_english_is_built_as_before_and_says_nothing_of_languages(
+    cache, tmp_path, capsys
+):
+    rows = [{"id": f"{number}", "text": ENGLISH} for number in range(3)]
+    manifest = swiftlet.build(rows, tmp_path / "i", progress=swiftlet.ProgressLine())
+    assert manifest.details["language"] == "english"
+    assert "language" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("text", "is_taken"), [(GERMAN, True), (ENGLISH, False)])
+def test_the_multilingual_encoder_is_taken_where_it_is_needed(cache, tmp_path, text, is_taken):
+    place = cache / "multilingual"
+    shutil.copytree(DEFAULT_ENCODER, place)
+    rows = [{"id": "en", "text": ENGLISH}, {"id": "other", "text": text}]
+    manifest = swiftlet.build(rows, tmp_path / "i", encoder="auto")
+    assert manifest.details["num_documents"] == 2
+    assert manifest.details.get(PLACE) == (f"{place}" if is_taken else None)
+
+
+def test_without_a_multilingual_encoder_the_one_that_ships_is_taken(cache, tmp_path, capsys):
+    rows = [{"id": "de", "text": GERMAN}]
+    swiftlet.build(rows, tmp_path / "i", encoder="auto", progress=swiftlet.ProgressLine())
+    assert "after swiftlet encoders get multilingual" in capsys.readouterr().err

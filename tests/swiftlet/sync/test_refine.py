@@ -1,0 +1,49 @@
+"""The first index of a folder, and the one that takes its place."""
+
+import threading
+from pathlib import Path
+
+from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
+from swiftlet.manifest import read_manifest
+from swiftlet.progress import Silence
+from swiftlet.search.searcher import Searcher
+from swiftlet.sync.refine import build_first, follow, is_first
+from tests.polling import wait_until
+
+
+def test_the_final_index_takes_the_place_of_the_first_with_all_that_came_between(tmp_path: Path):
+    folder, index = tmp_path / "folder", tmp_path / "place" / "index"
+    folder.mkdir()
+    for number in range(5):
+        (folder / f"{number}.md").write_text(f"# Note {number}\n\nBees gather nectar.")
+    assert build_first(index, folder, Silence()).num_put == 5
+    assert is_first(index)
+    stop, warnings = threading.Event(), list[str]()
+
+    class Meanwhile(Silence):
+        """Changes the folder while the document encoder works."""
+
+        def begin(self, name: str, total: int | None, done: int = 0) -> None:
+            if name == "Encoding passages":
+                (folder / "between.md").write_text("# Lava\n\nVolcanoes erupt.")
+                (folder / "0.md").unlink()
+                assert wait_until(lambda: searcher.refresh() and searcher.num_documents == 5)
+
+    arguments = index, folder, Meanwhile(), lambda _: None, warnings.append
+    following = threading.Thread(target=follow, args=arguments, kwargs={"threads": 1, "stop": stop})
+    with Searcher.open(index, DEFAULT_QUERY_ENCODER) as searcher:
+        following.start()
+        try:
+            wait_until(lambda: not is_first(index))
+            (folder / "after.md").write_text("# Tea\n\nLeaves in hot water.")
+            wait_until(lambda: searcher.refresh() and searcher.num_documents == 6)
+            found = {hit.document_id for hit in searcher.search("notes").hits}
+            encoder = searcher.index_manifest.details["encoder_fingerprint"]
+        finally:
+            stop.set()
+            following.join()
+    assert encoder == read_manifest(DEFAULT_ENCODER).fingerprint
+    assert found == {"1.md", "2.md", "3.md", "4.md", "after.md", "between.md"}
+    assert warnings == []
+    assert {path.name for path in folder.iterdir()} == found
+    wait_until(lambda: not index.with_name("index.final").exists())

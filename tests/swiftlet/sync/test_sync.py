@@ -1,0 +1,314 @@
+"""An index that follows a folder."""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from swiftlet.encoders import LOOKUP_QUERY_ENCODER
+from swiftlet.errors import InvalidArgumentError, StorageError
+from swiftlet.index.building.build import build
+from swiftlet.index.updates.directory_writer import IndexWriter
+from swiftlet.search.searcher import Searcher
+from swiftlet.sync import rounds
+from swiftlet.sync.folder import Folder, FolderGoneError
+from swiftlet.sync.rounds import FolderReader, FolderSync, OtherFolderError, Round
+from swiftlet.sync.seen import SeenFiles
+from swiftlet.sync.watch import watch
+from tests.command_line import swiftlet
+from tests.polling import wait_until
+
+pytest_plugins = ["tests.small_disk"]
+
+SENTENCES = "Bees gather nectar in the meadow. Lava flows down the slope of a volcano. " * 20
+
+
+def note(number: int, more: str = "") -> str:
+    return f"# Note {number}\n\n{SENTENCES}{number} {more}"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    found = tmp_path / "folder"
+    found.mkdir()
+    for number in range(4):
+        written(found / f"{number}.md", note(number))
+    return found
+
+
+def written(path: Path, text: str, *, seconds_ago: int = 100) -> None:
+    """A file as it was written some time ago, so that sync does not wait for its writer."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    os.utime(path, (time.time() - seconds_ago,) * 2)
+
+
+@pytest.fixture
+def sync(folder: Path, tmp_path: Path) -> Iterator[Callable[..., Round]]:
+    """A round of a new process: nothing is kept in memory between two calls."""
+    index = tmp_path / "index"
+
+    def run(names: list[str] | None = None) -> Round:
+        seen = SeenFiles(index, folder)
+        reader = FolderReader(Folder(folder), seen)
+        try:
+            if not index.exists():
+                build(reader.documents(Round()), index, encoder=LOOKUP_QUERY_ENCODER)
+            with IndexWriter(index, LOOKUP_QUERY_ENCODER) as writer:
+                return FolderSync(reader, writer).round(names)
+        finally:
+            seen.close()
+
+    run()
+    return run
+
+
+def ids(tmp_path: Path) -> set[str]:
+    with Searcher.open(tmp_path / "index", LOOKUP_QUERY_ENCODER) as searcher:
+        return {hit.document_id for hit in searcher.search("bees", 1000).hits}
+
+
+def test_new_changed_moved_and_deleted_files_are_followed(folder, sync, tmp_path):
+    assert sync() == Round()
+    written(folder / "new.md", note(9))
+    written(folder / "0.md", note(0) + "\n\n## A new section\n\nThe moon.")
+    (folder / "sub").mkdir()
+    (folder / "1.md").rename(folder / "sub" / "moved.md")
+    (folder / "2.md").unlink()
+    done = sync()
+    assert (done.num_put, done.num_deleted, done.problems) == (3, 2, [])
+    assert ids(tmp_path) == {"0.md", "3.md", "new.md", "sub/moved.md"}
+    assert sync() == Round()
+
+
+def test_a_text_that_is_in_the_index_is_not_encoded_again(folder, sync, tmp_path):
+    (folder / "sub").mkdir()
+    (folder / "1.md").rename(folder / "sub" / "moved.md")
+    written(folder / "copy.md", note(2))
+    moved = sync()
+    assert (moved.num_put, moved.num_encoded) == (2, 0)
+    assert moved.num_reused > 2
+    long = "\n\n".join(f"## Part {number}\n\n{SENTENCES}{number}" for number in range(6))
+    written(folder / "long.md", f"# Long\n\n{long}")
+    first = sync()
+    written(folder / "long.md", f"# Long\n\n{long.replace('Part 3', 'Part three')}")
+    edited = sync()
+    assert 0 < edited.num_encoded < first.num_encoded / 3
+    before = found(tmp_path)
+    build(
+        FolderReader(Folder(folder), SeenFiles(tmp_path / "index", folder)).documents(Round()),
+        tmp_path / "fresh",
+        encoder=LOOKUP_QUERY_ENCODER,
+    )
+    assert found(tmp_path, "fresh") == before
+
+
+def found(tmp_path: Path, name: str = "index") -> dict[str, float]:
+    with Searcher.open(tmp_path / name, LOOKUP_QUERY_ENCODER) as searcher:
+        hits = searcher.search("a meadow with bees", 100, mode="dense").hits
+        return {hit.document_id: round(hit.score, 5) for hit in hits}
+
+
+def test_a_merge_and_a_kill_between_two_writes_lose_nothing(folder, sync, tmp_path, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(rounds, "BATCH_DOCUMENTS", 1)
+        patched.setattr(SeenFiles, "note", killed_after(3, SeenFiles.note))
+        for number in range(10, 15):
+            written(folder / f"{number}.md", note(number))
+        (folder / "0.md").unlink()
+        with pytest.raises(KeyboardInterrupt):
+            sync()
+    with IndexWriter(tmp_path / "index", LOOKUP_QUERY_ENCODER) as writer:
+        assert 4 < writer.num_documents < 9
+        writer.compact()
+    done = sync()
+    assert 0 < done.num_put < 5
+    assert ids(tmp_path) == {path.name for path in folder.iterdir()}
+    (tmp_path / ".index.files").unlink()
+    assert sync() == Round()
+
+
+def killed_after(times: int, call: Callable[..., None]) -> Callable[..., None]:
+    left = iter(range(times))
+
+    def run(*arguments: object) -> None:
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        call(*arguments)
+
+    return run
+
+
+def test_documents_that_no_file_gave_stay(folder, sync, tmp_path):
+    with IndexWriter(tmp_path / "index", LOOKUP_QUERY_ENCODER) as writer:
+        writer.put([{"id": "of a table", "text": "bees"}, {"id": "3.md", "text": "bees"}])
+    (folder / "2.md").unlink()
+    sync()
+    assert ids(tmp_path) == {"0.md", "1.md", "3.md", "of a table"}
+    assert found(tmp_path)["3.md"] == pytest.approx(found(tmp_path)["1.md"], abs=0.1)
+
+
+def test_hidden_and_ignored_files_are_left_out_by_the_nearest_rule(folder):
+    for name in (
+        ".hidden/a.md", "build/a.md", "keep/build/a.md", "logs/a.txt", "logs/keep.txt",
+        "sub/only here.md", "sub/deep/only here.md", "only here.md", "drafts/a.md",
+    ):  # fmt: skip
+        written(folder / name, "text")
+    (folder / ".gitignore").write_text("/build/\nlogs/*\n!\n# a comment\ndrafts/\n")
+    (folder / "logs" / ".gitignore").write_text("!keep.txt\n")
+    (folder / "sub" / ".gitignore").write_text("/only here.md\n")
+    (folder / ".swiftletignore").write_text("[0-3].md\n!drafts/\n")
+    expected = {
+        "drafts/a.md", "keep/build/a.md", "logs/keep.txt", "only here.md", "sub/deep/only here.md",
+    }  # fmt: skip
+    looked = Folder(folder)
+    assert {*looked.look().files} == expected
+    names = ["drafts", "logs/keep.txt", "logs/a.txt", ".hidden/a.md", "build/a.md", "sub/deep"]
+    names += ["only here.md", "keep/build", "gone", "gone/too"]
+    assert {*looked.look(names).files} == expected
+
+
+def test_a_file_with_several_names_is_read_once(folder, sync, tmp_path):
+    os.link(folder / "0.md", folder / "twin.md")
+    (folder / "link.md").symlink_to("1.md")
+    (folder / "circle").symlink_to(folder)
+    (folder / "outside.md").symlink_to(__file__)
+    (outside,) = sync(["twin.md", "link.md", "circle", "outside.md"]).problems
+    assert "outside.md: it is a link to a place outside the folder" in outside
+    assert ids(tmp_path) == {"0.md", "1.md", "2.md", "3.md"}
+    (folder / "0.md").unlink()
+    assert sync().num_encoded == 0
+    assert ids(tmp_path) == {"1.md", "2.md", "3.md", "twin.md"}
+
+
+def test_a_bad_file_is_one_sentence_and_the_others_are_followed(folder, sync, tmp_path):
+    written(folder / "empty.md", "")
+    written(folder / "good.md", note(7))
+    with (folder / "large.txt").open("wb") as large:
+        large.truncate(1 << 30)
+    (folder / os.fsdecode(b"no\xffutf8.md")).write_text("text")
+    os.mkfifo(folder / "pipe.md")
+    deep = folder.joinpath(*(f"{level:02}" for level in range(50)))
+    written(deep / "deep.md", note(8))
+    os.utime(folder / "3.md", (2e9, 2e9))  # of a clock that went back since
+    problems = sync().problems
+    assert len(problems) == 4
+    for expected in (
+        "/empty.md: the file is empty",
+        "/large.txt: longer than 268,435,456 bytes",
+        "holds the forbidden character U+DCFF",
+        "/pipe.md is no regular file",
+    ):
+        assert [each for each in problems if expected in each], expected
+    names = {f"{number}.md" for number in range(4)} | {"good.md"}
+    assert ids(tmp_path) == names | {deep.relative_to(folder).as_posix() + "/deep.md"}
+    assert len(sync().problems) == 4
+
+
+def test_kinds_that_are_not_read_are_named_and_an_index_in_the_folder_is_left_out(folder, tmp_path):
+    (folder / "sound.mp3").write_bytes(b"ID3")
+    index = folder / "index"
+    arguments = "sync", index, folder, "--encoder", LOOKUP_QUERY_ENCODER.name
+    for expected in ("4 files put, 0 deleted", "0 files put, 0 deleted"):
+        ran = swiftlet(*arguments)
+        assert expected in ran.stdout
+        assert "1 file skipped: 1 .mp3" in ran.stderr
+
+
+def test_a_file_that_is_being_written_is_left_for_later(folder, sync, tmp_path, monkeypatch):
+    path = folder / "growing.md"
+    path.write_text(note(5))
+    with monkeypatch.context() as patched:
+        patched.setattr(rounds, "sleep", lambda _: path.write_text(note(5, "more")))
+        done = sync()
+    assert (done.waiting, done.num_put) == (["growing.md"], 0)
+    assert (sync().num_put, ids(tmp_path) >= {"growing.md"}) == (1, True)
+
+
+def test_a_folder_that_vanishes_or_is_another_one_deletes_nothing(folder, sync, tmp_path):
+    for number in range(20):
+        written(folder / f"{number}.md", note(number))
+    sync()
+    hidden = folder.rename(tmp_path / "away")
+    with pytest.raises(FolderGoneError, match="is no folder now: nothing is deleted"):
+        sync()
+    folder.mkdir()
+    with pytest.raises(OtherFolderError, match="nothing is deleted: it may be another folder"):
+        sync()
+    folder.rmdir()
+    hidden.rename(folder)
+    assert sync() == Round()
+    other = tmp_path / "other"
+    other.mkdir()
+    with pytest.raises(InvalidArgumentError, match=r"follows .*: sync .* into an index of its own"):
+        SeenFiles(tmp_path / "index", other)
+
+
+def test_a_folder_that_cannot_be_read_keeps_its_documents(folder, sync, tmp_path, monkeypatch):
+    written(folder / "sub" / "a.md", note(11))
+    sync()
+    listed = os.scandir
+
+    def scandir(path: Path | int) -> object:  # no permission stops the superuser
+        if isinstance(path, Path) and path.name == "sub":
+            raise PermissionError(13, "Permission denied")
+        return listed(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    (problem,) = sync().problems
+    assert "sub cannot be read: Permission denied" in problem
+    assert "sub/a.md" in ids(tmp_path)
+
+
+def test_a_full_disk_loses_nothing_and_sync_goes_on(folder, small_disk):
+    index, seen = small_disk / "index", SeenFiles(folder.parent / "index", folder)
+    reader = FolderReader(Folder(folder), seen)
+    build(reader.documents(Round()), index, encoder=LOOKUP_QUERY_ENCODER)
+    with IndexWriter(index, LOOKUP_QUERY_ENCODER) as writer:
+        following = FolderSync(reader, writer)
+        rest = small_disk / "rest"
+        with rest.open("wb", 0) as file, suppress(OSError):
+            while True:
+                file.write(bytes(4096))
+        written(folder / "new.md", note(9) * 30)
+        with pytest.raises(StorageError):
+            following.round()
+        assert writer.num_documents == 4
+        rest.unlink()
+        assert following.round().num_put == 1
+        assert writer.num_documents == 5
+
+
+def test_a_watch_follows_changes_bursts_and_a_folder_that_comes_back(folder, tmp_path):
+    index = tmp_path / "index"
+    reader = FolderReader(Folder(folder), SeenFiles(index, folder))
+    build(reader.documents(Round()), index, encoder=LOOKUP_QUERY_ENCODER)
+    warnings, stop = list[str](), threading.Event()
+    with IndexWriter(index, LOOKUP_QUERY_ENCODER) as writer:
+        done = list[Round]()
+        arguments = FolderSync(reader, writer), done.append, warnings.append, stop
+        following = threading.Thread(target=watch, args=arguments)
+        following.start()
+        try:
+            wait_until(lambda: done)
+            (folder / "new").mkdir()
+            for number in range(50):
+                (folder / "new" / f"{number}.md").write_text(note(number))
+            wait_until(lambda: writer.num_documents == 54)
+            assert len(done) < 25
+            (folder / ".gitignore").write_text("new/[1-4]?.md\n")
+            wait_until(lambda: writer.num_documents == 14)
+            folder.rename(tmp_path / "away")
+            wait_until(lambda: warnings)
+            (tmp_path / "away" / "0.md").unlink()
+            (tmp_path / "away").rename(folder)
+            wait_until(lambda: writer.num_documents == 13)
+        finally:
+            stop.set()
+            following.join()
+    assert len(warnings) == 1
+    assert "is no folder now: nothing is deleted; sync goes on" in warnings[0]
