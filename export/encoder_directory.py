@@ -89,6 +89,7 @@ def export_encoder(
                 "name": name or source.name,
                 "source": origin or source.name,
                 **({} if role is None else {"role": role}),
+                **({} if chosen.weight is None else {"weight": chosen.weight}),
                 **source.details,
                 "max_tokens": source.max_tokens,
                 "pooling": source.pooling,

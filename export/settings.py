@@ -76,6 +76,7 @@ class EncoderSettings(ExportSettings):
     :param space: The embedding space of the document encoder that this query encoder was trained
         for; by default the space of the training run that made the model, or else its own.
     :param role: What the encoder reads, if it is one of a pair.
+    :param weight: The default weight of its scores in hybrid searches, if it needs another one.
     """
 
     pooling: Annotated[
@@ -97,6 +98,7 @@ class EncoderSettings(ExportSettings):
     origin: str | None = None
     space: str | None = None
     role: "Role | None" = None
+    weight: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

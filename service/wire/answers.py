@@ -269,6 +269,13 @@ class RerankerAnswer(BaseModel):
     weight: float = Field(description="The weight of its scores beside the scores of the search.")
 
 
+class RefiningAnswer(BaseModel):
+    """How far the document encoder is; the look-up encoder stands in for it meanwhile."""
+
+    passages: int = Field(description="Passages that it has read.")
+    of: int = Field(description="All passages; 0 until they are counted.")
+
+
 class WeakAnswer(BaseModel):
     """The answer of `/weak`."""
 
@@ -277,13 +284,6 @@ class WeakAnswer(BaseModel):
         "reaches; empty if it cannot be measured."
     )
     index: str = Field(description="Fingerprint of the index.")
-
-
-class RefiningAnswer(BaseModel):
-    """How far the document encoder is; the look-up encoder stands in for it meanwhile."""
-
-    passages: int = Field(description="Passages that it has read.")
-    of: int = Field(description="All passages; 0 until they are counted.")
 
 
 class InfoAnswer(BaseModel):

@@ -1,4 +1,4 @@
-"""`swiftlet install`: an index as tools in the programs with a language model."""
+"""`swiftlet install`: an index or a folder as tools in the programs with a language model."""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,19 +13,19 @@ def install(
     place: Annotated[
         str | None,
         typer.Argument(
-            help=f"Index directory, {ADDRESSES}.",
-            metavar="INDEX",
+            help=f"Index directory, a folder of files, {ADDRESSES}.",
+            metavar="INDEX|FOLDER",
             show_default="the current folder; with --uninstall, all",
         ),
     ] = None,
     name: Annotated[
         str | None,
-        typer.Option(help="The name of the entry.", show_default="that of the index"),
+        typer.Option(help="The name of the entry.", show_default="that of the index or folder"),
     ] = None,
     uninstall: Annotated[bool, typer.Option("--uninstall", help="Remove the entries.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would change.")] = False,
 ) -> None:
-    """Write the server of an index into the configurations of programs with a language model.
+    """Write the server of an index or a folder into the settings of programs with a language model.
 
     Claude Code, Claude Desktop, Codex, Cursor, VS Code and Zed are found by their folders.
     """
@@ -39,10 +39,8 @@ def install(
     if place is None and not uninstall:
         place = "."
     if place is not None and "://" not in place:
-        if not uninstall and not (Path(place) / "manifest.json").is_file():
-            raise InvalidArgumentError(
-                f"{place} is no index: make one with `swiftlet index {place} --out index` first"
-            )
+        if not uninstall and not Path(place).is_dir():
+            raise InvalidArgumentError(f"{place} is no index and no folder: give one of the two")
         place = str(Path(place).resolve())
     chosen = agents.checked_name(name or agents.name_of(place or ""))
     if not uninstall and find_spec("mcp") is None:

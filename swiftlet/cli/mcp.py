@@ -4,12 +4,18 @@ from typing import Annotated
 
 import typer
 
-from swiftlet.cli.options import IndexPlace, ServedEncoderOption
+from swiftlet.address import ADDRESSES
+from swiftlet.cli.options import ServedEncoderOption
 from swiftlet.cli.terminal import messages
 
 
 def mcp(
-    index: IndexPlace,
+    place: Annotated[
+        str,
+        typer.Argument(
+            help=f"Index directory, a folder of files, {ADDRESSES}.", metavar="INDEX|FOLDER"
+        ),
+    ],
     encoder: ServedEncoderOption = None,
     http: Annotated[
         bool, typer.Option("--http", help="Listen on http://HOST:PORT/mcp, instead of stdio.")
@@ -17,13 +23,22 @@ def mcp(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8001,
 ) -> None:
-    """Serve an index to language models by the Model Context Protocol."""
+    """Serve an index to language models by the Model Context Protocol.
+
+    The index of a folder is that of `swiftlet up`; it follows the folder meanwhile.
+    """
     import signal
+    from pathlib import Path
 
     import swiftlet
     from service.server import listen
     from swiftlet.extras import extra
 
+    index: str | Path = place
+    if Path(place).is_dir() and not (Path(place) / "manifest.json").exists():
+        from swiftlet.cli.up import followed
+
+        index = followed(Path(place))
     with swiftlet.open(index, encoder=encoder) as searcher:
         with extra("mcp"):
             from swiftlet.integrations.mcp import mcp_server

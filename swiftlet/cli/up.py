@@ -3,8 +3,9 @@
 import ctypes
 import os
 import signal
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from functools import partial
 from importlib.util import find_spec
 from multiprocessing import get_context
@@ -23,6 +24,7 @@ from swiftlet.cli.terminal import ProgressBars, messages, output, print_note
 
 _PRIORITY, _SECONDS_AFTER_FAILURE = 15, 30
 _SIGNAL_OF_PARENTS_DEATH = 1
+_SECONDS_BETWEEN_TRIES = 5
 _ENCODING = "Encoding passages"
 
 
@@ -48,7 +50,7 @@ def _up(folder: Path, host: str, port: int) -> None:
     from service.server import listen, serve
     from service.settings import load_settings
     from swiftlet.errors import InvalidArgumentError
-    from swiftlet.sync.refine import build_first, is_first
+    from swiftlet.sync.refine import is_first
 
     if not folder.is_dir():
         raise InvalidArgumentError(f"{folder} is no folder")
@@ -58,11 +60,7 @@ def _up(folder: Path, host: str, port: int) -> None:
         # A port in use is refused before the index is built.
         with listen(host, port):
             pass
-        if not _is_usable(index):
-            messages.print(f"Reading {folder}", markup=False, soft_wrap=True)
-            with ProgressBars() as progress:
-                done = build_first(index, folder, progress)
-            report(folder, done, set(), always=True)
+        _make_first(index, folder)
         settings = load_settings(
             index=index, files=folder, host=host, port=port, log_level="warning"
         )
@@ -72,6 +70,36 @@ def _up(folder: Path, host: str, port: int) -> None:
             on_ready=partial(_begin, index, folder, encoded),
             refining=lambda: (encoded[0], encoded[1]) if is_first(index) else None,
         )
+
+
+def _make_first(index: Path, folder: Path) -> None:
+    """Build the first index of a folder, if it has none that can be used."""
+    from swiftlet.sync.refine import build_first
+
+    if not _is_usable(index):
+        messages.print(f"Reading {folder}", markup=False, soft_wrap=True)
+        with ProgressBars() as progress:
+            done = build_first(index, folder, progress)
+        report(folder, done, set(), always=True)
+
+
+def followed(folder: Path) -> Path:
+    """The index of a folder; as long as this process lives, it follows the folder.
+
+    :raises CollectionError: When the folder has no file that can be read.
+    """
+    from swiftlet.errors import InvalidArgumentError
+
+    folder = Path(os.path.realpath(folder))
+    index = place_of(folder) / "index"
+    try:
+        # The protocol of language models has standard output for itself.
+        with redirect_stdout(sys.stderr), _alone(index.parent, folder):
+            _make_first(index, folder)
+    except InvalidArgumentError:  # another process is up, which has made it
+        pass
+    _start(index, folder, None)
+    return index
 
 
 def place_of(folder: Path) -> Path:
@@ -126,10 +154,7 @@ def _begin(index: Path, folder: Path, encoded: "SynchronizedArray[int]", address
 
     disk.make_directory(index.parent, parents=True, exist_ok=True)
     disk.write(index.with_name("address"), address)
-    # From this thread, which lives as long as the process: the other process ends with it.
-    get_context("spawn").Process(
-        target=_follow, args=(index, folder, encoded, os.getpid()), name="sync", daemon=True
-    ).start()
+    _start(index, folder, encoded)
     output.print(f"\nSearch {folder} on [bold cyan]{address}[/] - stop with Ctrl-C")
     if find_spec("mcp") is None:
         return
@@ -138,6 +163,13 @@ def _begin(index: Path, folder: Path, encoded: "SynchronizedArray[int]", address
         arguments = index, host.strip("[]"), int(port) + 1
         Thread(target=_serve_tools, args=arguments, name="mcp", daemon=True).start()
     output.print(f"For language models: [dim]swiftlet mcp {index}[/]", soft_wrap=True)
+
+
+def _start(index: Path, folder: Path, encoded: "SynchronizedArray[int] | None") -> None:
+    """Follow the folder in a process that ends with the thread that calls this."""
+    get_context("spawn").Process(
+        target=_follow, args=(index, folder, encoded, os.getpid()), name="sync", daemon=True
+    ).start()
 
 
 def _serve_tools(index: Path, host: str, port: int) -> None:
@@ -158,24 +190,30 @@ def _serve_tools(index: Path, host: str, port: int) -> None:
         mcp_server(searcher).run("streamable-http", host=host, port=port)
 
 
-def _follow(index: Path, folder: Path, encoded: "SynchronizedArray[int]", parent: int) -> None:
+def _follow(
+    index: Path, folder: Path, encoded: "SynchronizedArray[int] | None", parent: int
+) -> None:
     """Runs in a process of low priority, which ends with the service."""
     from swiftlet.errors import RetrievalError
     from swiftlet.processors import available_processors
+    from swiftlet.progress import Silence
     from swiftlet.sync.refine import follow
 
+    os.dup2(2, 1)  # `swiftlet mcp` answers on standard output
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(_SIGNAL_OF_PARENTS_DEATH, signal.SIGKILL)
     if os.getppid() != parent:  # it has ended before that
         return
     os.setpriority(os.PRIO_PROCESS, 0, _PRIORITY)
     printed, problem = set[str](), ""
+    shown = Silence() if encoded is None else _Encoded(encoded)
     while True:
         try:
+            _wait_for_turn(index)
             follow(
                 index,
                 folder,
-                _Encoded(encoded),
+                shown,
                 lambda done: report(folder, done, printed),
                 print_note,
                 threads=available_processors(),
@@ -186,6 +224,19 @@ def _follow(index: Path, folder: Path, encoded: "SynchronizedArray[int]", parent
                 print_note(f"{error}; the folder is followed as soon as that is over")
             problem = f"{error}"
             sleep(_SECONDS_AFTER_FAILURE)
+
+
+def _wait_for_turn(index: Path) -> None:
+    """Wait until no other process follows: `swiftlet up` and `swiftlet mcp` may run together."""
+    from swiftlet.errors import ArtefactError
+    from swiftlet.publication import writer_lock
+
+    while True:
+        try:
+            with writer_lock(index):
+                return
+        except ArtefactError:
+            sleep(_SECONDS_BETWEEN_TRIES)
 
 
 class _Encoded:

@@ -21,8 +21,7 @@ from swiftlet.manifest import change_details, read_manifest
 from swiftlet.progress import Progress, Silence
 from swiftlet.publication import writer_lock
 from swiftlet.search.opening import open_searcher
-from swiftlet.search.request import DEFAULT_WEIGHT
-from swiftlet.search.searcher import Searcher
+from swiftlet.search.searcher import Searcher, default_weight
 
 METRIC = "nDCG@10"
 FEWEST_QUERIES = 10
@@ -148,16 +147,18 @@ def tune(
 
 
 def reset_weight(index: StrPath) -> float:
-    """Undo `tune`: write the shipped weight into the index.
+    """Undo `tune`: write the default weight into the index.
 
     :returns: That weight.
     :raises RetrievalError: When the index is bad; else as `tune`.
     """
     with _locked(index) as directory:
-        if not read_manifest(directory).details.get("language"):
+        details = read_manifest(directory).details
+        if not details.get("language"):
             raise InvalidArgumentError(f"{index} was built without words, so it has no weight")
-        change_details(directory, {"weight": DEFAULT_WEIGHT, "weight_evidence": None})
-    return DEFAULT_WEIGHT
+        weight = default_weight(details)
+        change_details(directory, {"weight": weight, "weight_evidence": None})
+    return weight
 
 
 @contextmanager

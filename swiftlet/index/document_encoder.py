@@ -20,6 +20,9 @@ class MissingEncoderError(ArtefactError):
 PLACE = "encoder_place"
 """The detail with the directory, the function or the address of an encoder that does not ship."""
 
+WEIGHT = "encoder_weight"
+"""The detail with the default weight of an encoder in hybrid searches, if it has one of its own."""
+
 
 def with_place(details: Mapping[str, Any], encoder: Place) -> dict[str, Any]:
     """The details of an index's manifest, with the place of its encoder unless that one ships."""

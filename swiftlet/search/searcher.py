@@ -29,6 +29,7 @@ from swiftlet.index.columns.boosts import Boosts, at_day, parse_boosts
 from swiftlet.index.columns.columns import Value
 from swiftlet.index.columns.filters import Every, Filter, parse_filter
 from swiftlet.index.directory import IndexDirectory
+from swiftlet.index.document_encoder import WEIGHT
 from swiftlet.index.parts import IndexSource, SearchParts
 from swiftlet.index.server import server_at
 from swiftlet.index.vectors.dense_scale import DenseScale, dense_scale_of
@@ -54,6 +55,12 @@ from swiftlet.types import Context, Document, Embeddings, SearchResult
 
 _ATTEMPTS = 3
 """How often a search is tried if its documents are deleted meanwhile."""
+
+
+def default_weight(details: Mapping[str, Any]) -> float:
+    """The default weight for an index with these details: its encoder's, or else the usual one."""
+    weight: float = details.get(WEIGHT, DEFAULT_WEIGHT)
+    return weight
 
 
 class Searcher:
@@ -188,7 +195,7 @@ class Searcher:
             if manifest.embedding_space != self._accepted:
                 check_embedding_spaces(self.encoder_manifest, manifest)
             parts.check()
-            weight = manifest.details.get("weight", DEFAULT_WEIGHT)
+            weight = manifest.details.get("weight", default_weight(manifest.details))
             facets = manifest.details.get("facets", ()) if parts.counts_values else ()
             fields = {
                 "weight": number("weight", weight, least=0, most=1),

@@ -59,7 +59,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def folder(tmp_path: Path) -> Path:
     folder = tmp_path / "My notes"
     folder.mkdir()
-    (folder / "manifest.json").touch()
     return folder
 
 
@@ -170,7 +169,6 @@ def test_an_entry_of_the_same_place_is_brought_up_to_date(home: Path, folder: Pa
 def test_a_name_of_another_server_is_not_taken(home: Path, folder: Path, tmp_path: Path) -> None:
     other = tmp_path / "other" / folder.name
     other.mkdir(parents=True)
-    (other / "manifest.json").touch()
     (home / ".cursor").mkdir()
     assert swiftlet("install", other).exit_code == 0
     assert "give --name" in refusal(swiftlet("install", folder))
@@ -187,8 +185,8 @@ def test_a_dry_run_changes_nothing(home: Path, folder: Path) -> None:
     assert entries() == []
 
 
-def test_a_folder_that_is_no_index_is_refused(home: Path, tmp_path: Path) -> None:
-    assert "is no index" in refusal(swiftlet("install", tmp_path / "absent"))
+def test_a_place_that_is_not_there_is_refused(home: Path, tmp_path: Path) -> None:
+    assert "is no index and no folder" in refusal(swiftlet("install", tmp_path / "absent"))
 
 
 @pytest.mark.parametrize(

@@ -146,6 +146,28 @@ def test_a_client_searches_and_reads_over_http(index: Path, free_port: int) -> N
         assert server.wait(20) in (0, 130)
 
 
+@pytest.mark.check
+def test_a_folder_is_searched_and_followed(tmp_path: Path) -> None:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "pump.md").write_text("# Pump\n\nOil the pump every month.")
+
+    async def main() -> None:
+        command = ["-m", "swiftlet", "mcp", str(folder)]
+        environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+        server = StdioServerParameters(command=sys.executable, args=command, env=environment)
+        async with Client(stdio_client(server)) as client:
+            found = await answer(client, "search", query="how often is it oiled?")
+            assert found.startswith("[pump.md] Pump")
+            (folder / "tank.md").write_text("# Tank\n\nClean the tank once a year.")
+            with anyio.fail_after(120):
+                while "tank.md" not in await answer(client, "search", query="clean the tank"):
+                    await anyio.sleep(0.2)
+
+    anyio.run(main)
+    assert {path.name for path in folder.iterdir()} == {"pump.md", "tank.md"}
+
+
 def test_ctrl_c_ends_a_server_that_waits_for_input(index: Path) -> None:
     command = [sys.executable, "-m", "swiftlet", "mcp", index]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}

@@ -25,7 +25,12 @@ def index(
     ] = None,
     from_shards: FromShards = None,
     encoder: Annotated[
-        str | None, encoder_option("the one that ships, or that encoded the shards")
+        str | None,
+        encoder_option(
+            "the one that ships, or that encoded the shards",
+            "Directory that `swiftlet export` wrote, a name, MODULE:FUNCTION, the address of an "
+            "OpenAI-compatible API, or auto: the multilingual one where the documents need it.",
+        ),
     ] = None,
     dense_only: Annotated[
         bool, typer.Option("--dense-only", help="No lexical index: search by meaning alone.")

@@ -12,6 +12,7 @@ from swiftlet.corpora.files.kinds import Kind, kind_of
 from swiftlet.corpora.files.pdf import RECOGNISE
 from swiftlet.corpora.files.text import Part
 from swiftlet.corpora.identifiers import check_id
+from swiftlet.corpora.languages import FIELD, language_of
 from swiftlet.corpora.lines import (
     LONGEST_BYTES,
     SkippedLines,
@@ -56,6 +57,8 @@ def read_file(path: Path, named_from: Path, skipped: SkippedLines) -> Iterator[D
         metadata = {**_short(part.metadata), **({"file": name} if part.place else {}), **fields}
         # Titles may have escapes; the sections of a text are offsets in it, so it keeps its length.
         title, text = with_whole_pairs(part.title), without_surrogates(part.text)
+        if FIELD not in metadata and (language := language_of(text)):
+            metadata[FIELD] = language
         yield Document(f"{name}{part.place}", text, title, metadata, part.sections)
 
 

@@ -17,6 +17,7 @@ from swiftlet.encoders.function import known_as, remembered
 from swiftlet.errors import ArtefactError, InvalidArgumentError
 from swiftlet.index.building.settings import BuildSettings
 from swiftlet.index.contents import Contents
+from swiftlet.index.document_encoder import WEIGHT
 from swiftlet.index.documents.passages import encoder_text
 from swiftlet.index.documents.writer import Hashes, StoredCorpus, hash_of
 from swiftlet.index.vectors.embeddings_file import EmbeddingsFile
@@ -49,7 +50,7 @@ class NewCorpus:
         self._threads = settings.threads or available_processors()
         splitter = settings.splitter(encoder)
         self.split = splitter.split
-        vectors = encoder.manifest.vectors
+        vectors, weight = encoder.manifest.vectors, encoder.manifest.details.get("weight")
         self.details: dict[str, Any] = {
             "encoder": encoder.manifest.details.get("name", ""),
             "encoder_fingerprint": encoder.manifest.fingerprint,
@@ -60,6 +61,7 @@ class NewCorpus:
                 "truncate": splitter.truncate,
             },
             **({"vectors": vectors} if vectors > 1 else {}),
+            **({} if weight is None else {WEIGHT: weight}),
             **remembered(encoder),
         }
 

@@ -94,6 +94,9 @@ def _context(search: SearchState) -> Context:
     asked = search.documents.rows[search.request.offset : search.num_wanted]
     reranked = search.documents.rows[search.request.offset : len(search.rerank_scores)]
     found = search.candidates.at(search.candidates.scores >= search.request.least_score)
+    if search.gains is not None:
+        boosted = found.scores + search.gains.by_row[found.rows]
+        found = found.at(np.argsort(-boosted, kind="stable"))
     # Numbers can be compared only if they are asked for at once.
     numbers = parts.passage_to_document[np.concatenate((asked, found.rows))]
     is_asked = np.isin(numbers[len(asked) :], numbers[: len(asked)])

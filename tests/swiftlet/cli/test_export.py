@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from swiftlet.encoders import MULTILINGUAL, find
 from swiftlet.manifest import read_manifest
 from tests.command_line import refusal, swiftlet
+from training.model.towers import Tower, TowerSettings
 
 
 @pytest.fixture(scope="module")
@@ -86,3 +88,23 @@ def test_a_bad_variant_that_is_not_the_default_is_a_note(bert, tmp_path, monkeyp
     assert result.exit_code == 0, result.output
     assert "│ fp32 (default)" in result.stdout
     assert "Note: the smallest cosine of int8 with torch is" in result.stderr
+
+
+@pytest.mark.check
+def test_the_multilingual_encoder_is_made_of_weights_and_found_by_its_name(
+    bert, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", f"{tmp_path / 'cache'}")
+    Tower.load(TowerSettings(model=bert, pooling="mean")).save(tmp_path / "model")
+    result = swiftlet("encoders", "get", "multilingual", "--model", tmp_path / "model")
+    assert result.exit_code == 0, result.output
+    assert "swiftlet index CORPUS --encoder multilingual" in result.stdout
+    manifest = read_manifest(find(MULTILINGUAL), "encoder")
+    assert manifest.details["prompts"] == {"query": "query: ", "passage": "passage: "}
+    assert manifest.details["precisions"] == ["int8"]
+    assert manifest.details["weight"] == 0.94
+
+
+def test_other_weights_are_for_the_multilingual_encoder_alone():
+    refused = refusal(swiftlet("encoders", "get", "owner/model", "--vocabulary", "texts.txt"))
+    assert refused.startswith("--model and --vocabulary are for multilingual")

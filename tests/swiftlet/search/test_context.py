@@ -160,6 +160,8 @@ def test_a_searcher_answers_with_a_context(searcher) -> None:
     assert {each[:7] for each in only.document_ids} == {"glacier"}
     following = searcher.context("volcano 3", 4_000, filter={"kind": "glacier"}, offset=2)
     assert {*following.document_ids}.isdisjoint(only.document_ids)
+    boost = {"filter": {"kind": "glacier"}, "weight": 1}
+    assert searcher.context("volcano 3", 4_000, boost=boost).document_ids[0].startswith("glacier")
     assert searcher.search("volcano 3", format="context", max_tokens=200).hits == []
     assert searcher.context("nothing of it", mode="lexical").text == ""
 

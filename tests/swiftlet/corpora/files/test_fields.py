@@ -47,6 +47,7 @@ def test_a_document_has_the_fields_of_its_file_and_of_its_front_matter(notes: Pa
         "author": "Ada", "date": "2026-03-01", "tags": ["green", "old"], "draft": False,
         "weight": 3, "path": "plants/old/fern.md", "folder": ["plants", "plants/old"],
         "kind": "markdown", "size": len(NOTE), "modified": "2026-05-07T12:00:00+00:00",
+        "language": "en",
     }  # fmt: skip
 
 
@@ -65,6 +66,7 @@ def test_an_index_of_files_has_facets_and_its_dates_compare(notes: Path, tmp_pat
             "kind": [("markdown", 1), ("text", 1)],
             "folder": [("plants", 1), ("plants/old", 1)],
             "author": [("Ada", 1)],
+            "language": [("en", 1)],
         }
         chosen = parse_filter({"folder": "plants"})
         assert [hit.document_id for hit in searcher.search("tea", filter=chosen)] == [

@@ -8,6 +8,8 @@ import pytest
 import swiftlet
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.index.document_encoder import PLACE
+from swiftlet.manifest import change_details
+from swiftlet.search.request import DEFAULT_WEIGHT
 
 GERMAN = "Die Häuser an der alten Straße wurden von den Nachbarn schön gestrichen."
 ENGLISH = "The painted houses along the old street were admired by all the neighbours."
@@ -51,10 +53,14 @@ def test_a_corpus_in_english_is_built_as_before_and_says_nothing_of_languages(
 def test_the_multilingual_encoder_is_taken_where_it_is_needed(cache, tmp_path, text, is_taken):
     place = cache / "multilingual"
     shutil.copytree(DEFAULT_ENCODER, place)
+    change_details(place, {"weight": 0.94})
     rows = [{"id": "en", "text": ENGLISH}, {"id": "other", "text": text}]
     manifest = swiftlet.build(rows, tmp_path / "i", encoder="auto")
     assert manifest.details["num_documents"] == 2
     assert manifest.details.get(PLACE) == (f"{place}" if is_taken else None)
+    with swiftlet.open(tmp_path / "i") as searcher:
+        assert searcher.weight == (0.94 if is_taken else DEFAULT_WEIGHT)
+    assert swiftlet.reset_weight(tmp_path / "i") == searcher.weight
 
 
 def test_without_a_multilingual_encoder_the_one_that_ships_is_taken(cache, tmp_path, capsys):
