@@ -36,6 +36,13 @@ Filter = Annotated[
         '{"kind": ["book", "paper"]}.'
     ),
 ]
+Boost = Annotated[
+    dict[str, Any] | list[dict[str, Any]] | None,
+    Field(
+        description="What documents gain by their metadata, as recent ones do by "
+        '{"field": "modified", "half_life_days": 30, "weight": 0.1}.'
+    ),
+]
 Text = Annotated[str, Field(description="A question or some words.")]
 SearchMode = Annotated[
     Mode | None, Field(description="By meaning (dense), by words (lexical), or both (hybrid).")
@@ -71,6 +78,7 @@ class _Tools:
         mode: SearchMode = None,
         offset: Annotated[int, Field(description="How many documents to skip.")] = 0,
         max_tokens: Budget = 2_000,
+        boost: Boost = None,
     ) -> str:
         """Find what answers: excerpts of the best documents, with their ids and lines."""
         _check(top_k, max_tokens, ": go on with offset")
@@ -83,6 +91,7 @@ class _Tools:
                 mode=mode,
                 filter=filter,
                 offset=offset,
+                boost=boost,
             )
         if not found.excerpts:
             return f"No documents from offset {offset:,} on." if offset else "No documents found."

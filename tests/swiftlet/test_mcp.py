@@ -73,6 +73,9 @@ async def use(client: Client, index: Path) -> None:
     only = {"kind": "glacier"}
     found = await answer(client, "search", query="volcano 3", filter=only, mode="dense", top_k=5)
     assert "volcano-" not in found
+    boost = {"filter": only, "weight": 1}
+    found = await answer(client, "search", query="volcano 3", boost=boost, top_k=5)
+    assert found.startswith("[glacier-")
     short = await answer(client, "search", query="glacier", top_k=5, max_tokens=300)
     assert len(short) < 1300
     assert "[More: offset=1]" in short

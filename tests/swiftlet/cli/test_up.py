@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -20,6 +21,8 @@ def test_a_folder_is_searched_at_once_refined_and_followed(tmp_path: Path) -> No
     (folder / "ski.md").write_text("# Skiing\n\nOne slides down snowy slopes.")
     with up(folder, cache) as (process, address):
         assert first_of(address, "winter+sport") == "ski.md"
+        with urlopen(f"{address}/files/ski.md") as original:
+            assert original.read() == (folder / "ski.md").read_bytes()
         (folder / "tax.md").write_text("# Taxes\n\nCitizens pay a part of their income.")
         wait_until(lambda: first_of(address, "income") == "tax.md")
         wait_until(lambda: answer(f"{address}/info")["refining"] is None)
