@@ -1,14 +1,9 @@
 """The scores below which hits of an index are weak."""
 
 from asyncio import Lock
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from starlette.concurrency import run_in_threadpool
-
-from swiftlet.search.weak import weak_below
-
-if TYPE_CHECKING:
-    from service.live.state import LoadedIndex
 
 
 class WeakLines:
@@ -18,14 +13,9 @@ class WeakLines:
         self._measuring = Lock()
         self._found: dict[str, float] | None = None
 
-    async def of(self, loaded: "LoadedIndex") -> dict[str, float]:
-        """As `weak_below`, of the index that has these lines."""
+    async def of(self, measure: Callable[[], dict[str, float]]) -> dict[str, float]:
+        """What `measure` gives, which is called once, on a thread."""
         async with self._measuring:
             if self._found is None:
-                self._found = await run_in_threadpool(_measured, loaded)
+                self._found = await run_in_threadpool(measure)
             return self._found
-
-
-def _measured(loaded: "LoadedIndex") -> dict[str, float]:
-    # The index stays open as long as `loaded` is referred to.
-    return weak_below(loaded.searcher)
