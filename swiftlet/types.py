@@ -123,7 +123,7 @@ class Excerpt:
     """A part of a document that was found: `text == document.text[start:end]`.
 
     It stands in the lines `first_line` to `last_line` of the document's text, counted from 1.
-    `score` is that of its best passage.
+    `score` is the score of its best passage.
     """
 
     document_id: str

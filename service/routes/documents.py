@@ -39,7 +39,6 @@ from swiftlet.errors import InvalidArgumentError, UnknownDocumentError
 from swiftlet.index.columns.filters import Filter
 from swiftlet.index.lexical.titles import TitleIndex
 from swiftlet.search.searcher import Searcher
-from swiftlet.search.weak import weak_below
 
 _LINK: dict[str, Any] = {
     "responses": problems(InvalidArgumentError, QueueFullError, DeadlineError),
@@ -114,9 +113,7 @@ async def suggest(
 async def weak(service: ReadyService) -> WeakAnswer:
     """The score in each mode that random words of the index reach, at the default weight."""
     loaded = service.state.loaded
-    # The index stays open as long as `loaded` is referred to.
-    found = await loaded.weak.of(lambda: weak_below(loaded.searcher))
-    return WeakAnswer(weak_below=found, index=loaded.generation)
+    return WeakAnswer(weak_below=await loaded.weak.of(loaded), index=loaded.generation)
 
 
 async def info(service: ReadyService) -> InfoAnswer:

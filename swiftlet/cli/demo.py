@@ -42,6 +42,7 @@ def demo(
     from swiftlet.encoders.encoder import OnnxEncoder
     from swiftlet.encoders.opening import directory_of
     from swiftlet.index.building.build import build
+    from swiftlet.index.lexical import DEFAULT_LANGUAGE
     from swiftlet.manifest import check_embedding_spaces, read_manifest
 
     index = (directory or encoders.user_cache() / "demo") / NAME
@@ -65,7 +66,14 @@ def demo(
         messages.print("Indexing the documentation of the Python standard library")
         with ProgressBars() as progress:
             documents = read_standard_library()
-            build(documents, index, facets=FACETS, overwrite=True, progress=progress)
+            build(
+                documents,
+                index,
+                language=DEFAULT_LANGUAGE,
+                facets=FACETS,
+                overwrite=True,
+                progress=progress,
+            )
     serve(
         settings,
         on_ready=lambda address: Thread(

@@ -20,6 +20,7 @@ import typer
 from swiftlet import encoders
 from swiftlet.cli.demo import demo
 from swiftlet.cli.indexes.sync import report
+from swiftlet.cli.options import encoder_option
 from swiftlet.cli.terminal import ProgressBars, messages, output, print_note
 
 _PRIORITY, _SECONDS_AFTER_FAILURE = 15, 30
@@ -33,6 +34,7 @@ def up(
         Path | None,
         typer.Argument(help="The folder to search.", show_default="the demo", metavar="FOLDER"),
     ] = None,
+    encoder: Annotated[str | None, encoder_option("the one that ships")] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8080,
 ) -> None:
@@ -43,10 +45,10 @@ def up(
     if folder is None:
         demo(host=host, port=port)
     else:
-        _up(Path(os.path.realpath(folder)), host, port)
+        _up(Path(os.path.realpath(folder)), encoder, host, port)
 
 
-def _up(folder: Path, host: str, port: int) -> None:
+def _up(folder: Path, encoder: str | None, host: str, port: int) -> None:
     from service.server import listen, serve
     from service.settings import load_settings
     from swiftlet.errors import InvalidArgumentError
@@ -60,7 +62,7 @@ def _up(folder: Path, host: str, port: int) -> None:
         # A port in use is refused before the index is built.
         with listen(host, port):
             pass
-        _make_first(index, folder)
+        _make_first(index, folder, encoder)
         settings = load_settings(
             index=index, files=folder, host=host, port=port, log_level="warning"
         )
@@ -72,14 +74,14 @@ def _up(folder: Path, host: str, port: int) -> None:
         )
 
 
-def _make_first(index: Path, folder: Path) -> None:
+def _make_first(index: Path, folder: Path, encoder: str | None = None) -> None:
     """Build the first index of a folder, if it has none that can be used."""
     from swiftlet.sync.refine import build_first
 
-    if not _is_usable(index):
+    if not _is_usable(index, encoder):
         messages.print(f"Reading {folder}", markup=False, soft_wrap=True)
         with ProgressBars() as progress:
-            done = build_first(index, folder, progress)
+            done = build_first(index, folder, progress, encoder)
         report(folder, done, set(), always=True)
 
 
@@ -134,18 +136,24 @@ def _alone(place: Path, folder: Path) -> Iterator[None]:
         lock.__exit__(None, None, None)
 
 
-def _is_usable(index: Path) -> bool:
-    """Whether an index is there, of the encoders that ship and with words as they are cut now."""
+def _is_usable(index: Path, encoder: str | None) -> bool:
+    """Whether an index is there, of the encoder that is named, and with words as they are now."""
+    from swiftlet.encoders.opening import encoder_place
     from swiftlet.errors import ArtefactError
+    from swiftlet.index.document_encoder import PLACE, with_place
+    from swiftlet.index.lexical import AUTO
     from swiftlet.index.lexical.analysis import ANALYSIS, VERSION
     from swiftlet.manifest import read_manifest
     from swiftlet.sync.refine import is_first
 
     try:
-        is_first(index)
-        return read_manifest(index, "index").details.get(ANALYSIS) == VERSION
+        details = read_manifest(index, "index").details
     except ArtefactError:
         return False
+    is_same = encoder is None or not is_first(index)
+    if encoder not in (None, AUTO) and (wanted := encoder_place(encoder)) is not None:
+        is_same &= details.get(PLACE) == with_place({}, wanted).get(PLACE)
+    return is_same and details.get(ANALYSIS) == VERSION
 
 
 def _begin(index: Path, folder: Path, encoded: "SynchronizedArray[int]", address: str) -> None:
@@ -257,4 +265,5 @@ class _Encoded:
             self._encoded[0] += steps
 
     def note(self, text: str) -> None:
-        """Show nothing: the first index is searched meanwhile."""
+        """Show a sentence, such as that another encoder is needed."""
+        print_note(text)

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
-from itertools import chain, repeat
+from itertools import accumulate, chain, repeat
 from operator import attrgetter, itemgetter
 
 from swiftlet.errors import UnknownDocumentError
@@ -42,10 +42,13 @@ def packed(
     :param ranked: Passages with their scores, the best one first; their texts are not needed.
     :param read: Gives the document with an id. Each is read once, and one is held at a time.
     """
+    left = max_tokens * _BYTES_OF_TOKEN
+    # Neighbours overlap by half at most, so twice the text is as much as has room.
+    lengths = accumulate((each.end - each.start for each, _ in ranked), initial=0)
+    ranked = [each for each, before in zip(ranked, lengths, strict=False) if before <= 2 * left]
     of_document: dict[str, list[tuple[Passage, float]]] = {}
     for passage, score in ranked:
         of_document.setdefault(passage.document_id, []).append((passage, score))
-    left = max_tokens * _BYTES_OF_TOKEN
     found, cut_out = dict[str, list[Excerpt]](), dict[str, Iterator[Excerpt | None]]()
     for passage, _ in ranked:
         name = passage.document_id

@@ -6,10 +6,12 @@ is searched, and follows the folder, while the document encoder reads all passag
 
 from pathlib import Path
 from threading import Event, Thread
+from typing import Any
 
 from swiftlet import disk
-from swiftlet.encoders import DEFAULT_ENCODER, LOOKUP_QUERY_ENCODER
-from swiftlet.errors import ArtefactError, RetrievalError
+from swiftlet.encoders import LOOKUP_QUERY_ENCODER
+from swiftlet.encoders.opening import EncoderSpec
+from swiftlet.errors import RetrievalError
 from swiftlet.index.building.build import build
 from swiftlet.index.updates.directory_writer import IndexWriter
 from swiftlet.manifest import change_details, read_manifest
@@ -26,38 +28,38 @@ _WEIGHT = 0.5
 """Of the dense score in the first index: docs/results/folder.md measures it."""
 
 
-def build_first(index: Path, folder: Path, progress: Progress) -> Round:
-    """Build the first index of a folder, in seconds.
+def build_first(
+    index: Path, folder: Path, progress: Progress, encoder: EncoderSpec | None = None
+) -> Round:
+    """Build the first index of a folder, in seconds; or the only one, by the `encoder` named.
 
-    :raises CollectionError: When the folder has no file that can be read.
+    :raises InvalidArgumentError: When the folder has no file that can be read.
     :raises RetrievalError: As `build`.
     """
-    done = Round()
+    done, settings = Round(), dict[str, Any]()
+    if encoder is None:
+        encoder, settings["factory"] = LOOKUP_QUERY_ENCODER, _FACTORY
+        settings["finish"] = lambda artefact, _: change_details(artefact, {"weight": _WEIGHT})
     reader = FolderReader(Folder(folder), SeenFiles(index, folder))
     built = build(
         reader.documents(done),
         index,
-        encoder=LOOKUP_QUERY_ENCODER,
+        encoder=encoder,
         overwrite=True,
         progress=progress,
-        factory=_FACTORY,
-        finish=lambda artefact, _: change_details(artefact, {"weight": _WEIGHT}),
+        **settings,
     )
     done.num_encoded = built.details["num_passages"]
     return done
 
 
 def is_first(index: Path) -> bool:
-    """Whether an index is one that is to be replaced.
+    """Whether an index has vectors of the look-up encoder, and is to be replaced.
 
-    :raises ArtefactError: When it is not there, or of an encoder that does not ship.
+    :raises ArtefactError: When it is not there.
     """
     found = read_manifest(index, "index").details["encoder_fingerprint"]
-    kinds = {read_manifest(LOOKUP_QUERY_ENCODER).fingerprint: True}
-    kinds[read_manifest(DEFAULT_ENCODER).fingerprint] = False
-    if found not in kinds:
-        raise ArtefactError(f"{index} was made by another encoder")
-    return kinds[found]
+    return bool(found == read_manifest(LOOKUP_QUERY_ENCODER).fingerprint)
 
 
 def follow(

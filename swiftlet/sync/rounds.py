@@ -60,9 +60,7 @@ class FolderReader:
     def __init__(self, folder: Folder, seen: SeenFiles) -> None:
         self.folder, self.seen = folder, seen
 
-    def hashes(
-        self, look: Look, done: Round, *, settled: bool
-    ) -> Iterator[tuple[str, Stamp, str, str | None]]:
+    def hashes(self, look: Look, done: Round) -> Iterator[tuple[str, Stamp, str, str | None]]:
         """The hash of each file of a look, and why it has no documents, if it had none before."""
         new = []
         for name, stamp in look.files.items():
@@ -74,7 +72,7 @@ class FolderReader:
                     done.problems.append(known[1])
                 yield name, stamp, *known
         now = time_ns()
-        if not settled and any(abs(now - stamp.modified_ns) < _SETTLED_NS for _, stamp in new):
+        if any(abs(now - stamp.modified_ns) < _SETTLED_NS for _, stamp in new):
             sleep(_SECONDS_BETWEEN_LOOKS)
         for name, stamp in new:
             path = self.folder.path / name
@@ -121,7 +119,7 @@ class FolderReader:
         """
         look = self.folder.look()
         done.problems += look.sentences
-        found = [each for each in self.hashes(look, done, settled=False) if not each[3]]
+        found = [each for each in self.hashes(look, done) if not each[3]]
         progress = progress or Silence()
         for name, stamp, digest, _ in sorted(found, key=lambda each: -each[1].modified_ns):
             read = self.read(name, stamp, digest, done)
@@ -159,13 +157,11 @@ class FolderSync:
         self,
         names: Sequence[str] | None = None,
         *,
-        settled: bool = False,
         progress: Progress | None = None,
     ) -> Round:
         """Put the files that are new or changed, and delete the documents of those that have gone.
 
         :param names: Paths below the folder that may have changed; None looks at all.
-        :param settled: Whether the caller has seen that they are not being written.
         :raises FolderGoneError: When the folder is not there; nothing is deleted then.
         :raises OtherFolderError: When none of the files of the index is there any more.
         :raises RetrievalError: When the index cannot be written; what was written stays, and the
@@ -177,7 +173,7 @@ class FolderSync:
             names, look = None, self.folder.look()
         done.problems += look.problems if names is not None else look.sentences
         changed, seen = dict[str, tuple[Stamp, str]](), []
-        for name, stamp, found, problem in self._reader.hashes(look, done, settled=settled):
+        for name, stamp, found, problem in self._reader.hashes(look, done):
             is_same = self._files.get(name, ("", ()))[0] == found
             if (problem and name not in self._files) or (found and is_same):
                 seen.append((name, stamp, found, problem))

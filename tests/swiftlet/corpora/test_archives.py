@@ -1,7 +1,7 @@
 """Several paths, and zip archives."""
 
 from pathlib import Path
-from zipfile import ZipFile
+from zipfile import ZipFile, ZipInfo
 
 import pytest
 
@@ -135,3 +135,12 @@ def test_the_reason_has_no_part_of_the_file(tmp_path: Path, suffix: str) -> None
     with pytest.raises(CollectionError, match="cannot be read as a") as caught:
         ids(path)
     assert len(caught.value.problem) < 200
+
+
+def test_files_of_an_archive_keep_the_times_of_their_changes(tmp_path):
+    with ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr(ZipInfo("a.md", (2026, 5, 7, 12, 0, 0)), "good")
+        archive.writestr(ZipInfo("b.md", (1999, 2, 31, 0, 0, 0)), "no such day")
+    first, second = read_documents(tmp_path / "a.zip")
+    assert first.metadata["modified"] == "2026-05-07T12:00:00+00:00"
+    assert second.text == "no such day"

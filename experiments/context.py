@@ -1,0 +1,214 @@
+"""How often the answer is in a context of so many tokens, beside grep and reading files.
+
+    python -m experiments.context --data DATA
+
+DATA has the collections in BEIR's layout. The sources are those of the Python that runs this; its
+100 questions and the lines that answer stand in experiments/context.tsv. Takes half an hour.
+"""
+
+import json
+import math
+import platform
+import random
+import re
+import sysconfig
+from argparse import Namespace
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import swiftlet
+from measuring.experiment import Experiment, Found, settings_beside
+from measuring.results import Figures
+from swiftlet.corpora.collections import read_documents
+from swiftlet.corpora.trec import read_qrels
+from swiftlet.errors import RetrievalError
+from swiftlet.search import context
+from swiftlet.search.stages import hits
+from swiftlet.types import Context, Document, Excerpt, Passage, Span
+
+SETTINGS = settings_beside(__file__)
+SOURCES, MEETINGS = "standard library", "qmsum"
+EXPERIMENT = Experiment("context", __doc__, [*SETTINGS["splits"]], ["onnxruntime", "tantivy"])
+WORD, LINE = re.compile(r"\w+"), re.compile(r".*\n?")
+
+
+class Question(NamedTuple):
+    """A question, its document, and the spans that answer it: one of them is enough."""
+
+    text: str
+    document_id: str
+    answers: list[Span]
+
+
+def sources() -> tuple[list[Document], list[Question]]:
+    """The standard library's sources, and the questions of context.tsv."""
+    settings = SETTINGS["python"]
+    if platform.python_version() != settings["version"]:
+        raise RetrievalError(f"the lines are those of Python {settings['version']}: run that")
+    folder, left_out = Path(sysconfig.get_paths()["stdlib"]), {*settings["left_out"]}
+    rows = [
+        row.split("\t") for row in Path(__file__).with_suffix(".tsv").read_text().splitlines()[1:]
+    ]
+    paths = dict.fromkeys([*(folder / row[1] for row in rows), *sorted(folder.rglob("*.py"))])
+    texts = dict[str, str]()
+    for path in paths:
+        parts = path.relative_to(folder).parts
+        is_left_out = parts[0].startswith("config-") or not left_out.isdisjoint(parts)
+        if len(texts) < SETTINGS["files"] and not is_left_out:
+            texts["/".join(parts)] = path.read_text("utf-8", "replace")
+    questions = []
+    for text, name, first, last in rows:
+        if name in texts:
+            starts = [found.start() for found in LINE.finditer(texts[name])]
+            part = texts[name][starts[int(first) - 1] : starts[int(last)]]
+            start = starts[int(first) - 1] + len(part) - len(part.lstrip())
+            questions.append(Question(text, name, [(start, start + len(part.strip()))]))
+    return [Document(name, text, name) for name, text in texts.items() if text.strip()], questions
+
+
+def collection(folder: Path) -> tuple[list[Document], list[Question]]:
+    """The documents of a collection and its questions; meetings are those that are asked about."""
+    qrels = read_qrels(folder / "qrels" / f"{SETTINGS['splits'][folder.name]}.tsv")
+    asked = {name for relevant in qrels.values() for name in relevant}
+    documents = {
+        each.document_id: each
+        for each in read_documents(folder)
+        if folder.name != MEETINGS or each.document_id in asked
+    }
+    spans = folder / "spans.jsonl"
+    rows = map(json.loads, spans.read_text("utf-8").splitlines()) if spans.is_file() else ()
+    turns = {row["query"]: row["turn_spans"] for row in rows}
+    questions = []
+    for row in map(json.loads, (folder / "queries.jsonl").read_text("utf-8").splitlines()):
+        for name in qrels.get(row["_id"], ()):
+            text = documents[name].text
+            if turns:
+                starts = [found.start() for found in LINE.finditer(text)] + [len(text)] * 2
+                answers = [(starts[first], starts[last + 1]) for first, last in turns[row["_id"]]]
+            else:
+                wanted = [re.escape(each) for each in row["metadata"]["answers"] if each]
+                answers = [m.span() for each in wanted for m in re.finditer(each, text)]
+            if answers:
+                questions.append(Question(row["text"], name, answers))
+    return [*documents.values()], questions
+
+
+def is_found(name: str, asked: Question, spans: Sequence[Span]) -> bool:
+    """Whether an answer is in a span; of turns, whether so many characters are in the spans."""
+    if name != MEETINGS:
+        return any(s <= first and last <= e for s, e in spans for first, last in asked.answers)
+    found = sum(max(0, min(e, b) - max(s, a)) for s, e in spans for a, b in asked.answers)
+    return bool(found >= min(SETTINGS["turns"]["characters"], sum(b - a for a, b in asked.answers)))
+
+
+def paragraphs(document: Document, passage: Passage) -> Span:
+    """A passage, grown to whole paragraphs."""
+    before = document.text.rfind("\n\n", 0, passage.start)
+    after = document.text.find("\n\n", passage.end)
+    return (before + 2 if before >= 0 else 0), (after if after >= 0 else len(document.text))
+
+
+def neighbours(document: Document, passage: Passage) -> Span:
+    """A passage with half of the text before it and after it, in whole sentences."""
+    more, end = (passage.end - passage.start) // 2, len(document.text)
+    wider = document.passage(0, max(0, passage.start - more), min(end, passage.end + more))
+    return SENTENCES(document, wider)
+
+
+SENTENCES, HITS, GREP = context.grown, "hits", "grep, then read"
+GROWTHS: dict[str, Callable[[Document, Passage], Span]] = {
+    HITS: lambda _, passage: (passage.start, passage.end),
+    "passages": lambda _, passage: (passage.start, passage.end),
+    "sentences": SENTENCES,
+    "neighbours": neighbours,
+    "paragraphs": paragraphs,
+}
+
+
+class Grep:
+    """Greps the words of a question, and reads the files with the rarest of them, from there on."""
+
+    def __init__(self, documents: Sequence[Document]) -> None:
+        self._texts = {each.document_id: each.text for each in documents}
+        self._lines = {name: [*LINE.finditer(text)] for name, text in self._texts.items()}
+        self._places: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+        for name, lines in self._lines.items():
+            for number, line in enumerate(lines):
+                for word in {*WORD.findall(line[0].lower())}:
+                    self._places[word][name].append(number)
+
+    def context(self, query: str, max_tokens: int) -> list[Excerpt]:
+        """What is read within a number of tokens; what grep prints costs nothing."""
+        files, lines = defaultdict[str, float](float), defaultdict[tuple[str, int], float](float)
+        for word in sorted({*WORD.findall(query.lower())} & self._places.keys()):
+            weight = math.log((len(self._texts) + 1) / len(self._places[word]))
+            for name, numbers in self._places[word].items():
+                files[name] += weight
+                for number in numbers:
+                    lines[name, number] += weight
+        best: dict[str, int] = {}
+        for name, number in sorted(lines, key=lambda each: (-lines[each], each)):
+            best.setdefault(name, number)
+        left, read, found = 4 * max_tokens, SETTINGS["grep"], list[Excerpt]()
+        for name in sorted(files, key=lambda each: (-files[each], each)):
+            start = self._lines[name][max(0, best[name] - read["lines_before"])].start()
+            size = min(left - len(name), read["characters"])
+            if size <= 0:
+                break
+            text = self._texts[name][start : start + size]
+            found.append(Excerpt(name, "", "", start, start + len(text), 0, 0, text, 0))
+            left -= len(name) + len(text.encode())
+        return found
+
+
+def figures_of(options: Namespace, name: str) -> Figures:
+    """The share of questions whose answer is in the context, by system and tokens."""
+    texts, questions = sources() if name == SOURCES else collection(options.data / name)
+    questions = random.Random(0).sample(questions, min(len(questions), SETTINGS["questions"]))
+    documents, grep = {each.document_id: each for each in texts}, Grep(texts)
+    place = options.work / f"{name} of {len(texts)}"
+    first = SETTINGS["first"] if name in SETTINGS["first"]["collections"] else {}
+    if not place.exists():
+        swiftlet.build(texts, place, encoder=first.get("encoder"))
+    found: Counter[tuple[str, int]] = Counter()
+    taken: list[Any] = []
+
+    def take(ranked: Any, *_: object) -> Context:
+        taken.append(ranked)
+        return Context("", [], 0)
+
+    vars(hits)["packed"] = take  # what the search gives to be packed is packed in each way
+    most = max(SETTINGS["budgets"])
+    with swiftlet.open(place) as searcher:
+        for asked in questions:
+            searcher.context(asked.text, most, weight=first.get("weight"))
+            ranked = taken.pop()
+            best = {passage.document_id: (passage, score) for passage, score in reversed(ranked)}
+            of_documents = [each for each in ranked if each in best.values()]
+            for system, budget in product([*GROWTHS, GREP], SETTINGS["budgets"]):
+                if system == GREP:
+                    excerpts = grep.context(asked.text, budget)
+                else:
+                    vars(context)["grown"] = GROWTHS[system]
+                    given = of_documents if system == HITS else ranked
+                    excerpts = context.packed(given, documents.__getitem__, budget).excerpts
+                own = [(e.start, e.end) for e in excerpts if e.document_id == asked.document_id]
+                found[system, budget] += is_found(name, asked, own)
+        rows: Figures = {"documents": len(texts), "passages": searcher.num_passages}
+    rows |= {"questions": len(questions), "recall": {}}
+    for (system, budget), count in sorted(found.items()):
+        rows["recall"].setdefault(system, {})[f"{budget}"] = count / len(questions)
+    return rows
+
+
+def collected(_options: Namespace, found: Found) -> Figures:
+    """The figures of all collections, and the settings."""
+    rows = {name: figures for (name,), figures in found.items()}
+    return {"rows": rows, "settings": SETTINGS, "systems": [*GROWTHS, GREP]}
+
+
+if __name__ == "__main__":
+    EXPERIMENT.main(lambda _: [[(n,) for n in SETTINGS["collections"]]], figures_of, collected)
