@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from time import sleep
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from swiftlet import encoders
 from swiftlet.cli.demo import demo
@@ -163,14 +165,15 @@ def _begin(index: Path, folder: Path, encoded: "SynchronizedArray[int]", address
     disk.make_directory(index.parent, parents=True, exist_ok=True)
     disk.write(index.with_name("address"), address)
     _start(index, folder, encoded)
-    output.print(f"\nSearch {folder} on [bold cyan]{address}[/] - stop with Ctrl-C")
+    output.print(f"\nSearch {escape(str(folder))} on [bold cyan]{address}[/] - stop with Ctrl-C")
     if find_spec("mcp") is None:
         return
     host, _, port = address.removeprefix("http://").rpartition(":")
     if not os.environ.get("SWIFTLET_SEARCH_KEYS"):  # tools ask for no key
         arguments = index, host.strip("[]"), int(port) + 1
         Thread(target=_serve_tools, args=arguments, name="mcp", daemon=True).start()
-    output.print(f"For language models: [dim]swiftlet mcp {index}[/]", soft_wrap=True)
+    command = shlex.join(["swiftlet", "install", f"{folder}"])
+    output.print(f"For language models: [dim]{escape(command)}[/]", soft_wrap=True)
 
 
 def _start(index: Path, folder: Path, encoded: "SynchronizedArray[int] | None") -> None:

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from experiments import data
-from experiments.data import write_built
-from experiments.sources import FORMATS
+from experiments.data import FORMATS, write_built
 
 SQUAD = {
     "data": [
