@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from swiftlet.corpora.files.office import (
+from swiftlet.corpora.files.office.packages import (
     OF_SLIDES,
     Package,
     attribute,
