@@ -174,9 +174,13 @@ def figures_of(options: Namespace, name: str) -> Figures:
     if not place.exists():
         swiftlet.build(texts, place, encoder=first.get("encoder"))
     found: Counter[tuple[str, int]] = Counter()
-    # What the search gives to be packed is packed in each way.
     taken: list[Any] = []
-    vars(hits)["packed"] = lambda ranked, *_: taken.append(ranked) or Context("", [], 0)
+
+    def take(ranked: Any, *_: object) -> Context:
+        taken.append(ranked)
+        return Context("", [], 0)
+
+    vars(hits)["packed"] = take  # what the search gives to be packed is packed in each way
     most = max(SETTINGS["budgets"])
     with swiftlet.open(place) as searcher:
         for asked in questions:

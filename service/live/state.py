@@ -1,5 +1,6 @@
 """The state that all routes share: the index in use, the executor and the limits."""
 
+import asyncio
 import sys
 from collections import OrderedDict
 from collections.abc import Callable
@@ -8,11 +9,11 @@ from threading import Lock
 from typing import Annotated
 
 from fastapi import Depends, Request, Response
+from starlette.concurrency import run_in_threadpool
 
 from service.admission.cost import COST
 from service.admission.executor import Argument, SearchExecutor
 from service.live.suggestions import Suggestions
-from service.live.weak import WeakLines
 from service.wire.body import json_response
 from service.wire.connection import UnreadAnswers
 from service.wire.problems import NotReadyError, QueueFullError
@@ -20,6 +21,7 @@ from service.wire.requests import Limits
 from service.wire.turns import Turns
 from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.search.searcher import Searcher
+from swiftlet.search.weak import weak_below
 from swiftlet.types import Embeddings
 
 _ENTRY_BYTES = 250
@@ -76,7 +78,7 @@ class LoadedIndex:
     searcher: Searcher
     cache: QueryCache | None
     suggestions: Suggestions
-    weak: WeakLines
+    weak: "WeakLines"
 
     @property
     def generation(self) -> str:
@@ -88,6 +90,26 @@ class LoadedIndex:
         """The precision of the query encoder."""
         encoder = self.searcher.encoder
         return encoder.precision if isinstance(encoder, OnnxEncoder) else ""
+
+
+class WeakLines:
+    """Measured at the first request, which takes some hundred searches, and kept."""
+
+    def __init__(self) -> None:
+        self._measuring = asyncio.Lock()
+        self._found: dict[str, float] | None = None
+
+    async def of(self, loaded: LoadedIndex) -> dict[str, float]:
+        """As `weak_below`, of the index that has these lines."""
+        async with self._measuring:
+            if self._found is None:
+                self._found = await run_in_threadpool(_weak_below, loaded)
+            return self._found
+
+
+def _weak_below(loaded: LoadedIndex) -> dict[str, float]:
+    # The index stays open as long as `loaded` is referred to.
+    return weak_below(loaded.searcher)
 
 
 class ServiceState:

@@ -36,6 +36,7 @@ ALLOWED = {
     "swiftlet/corpora/vector_sources/pairing.py": ({"connect"}, _SCRATCH),
     "swiftlet/corpora/vector_sources/txtai.py": ({"connect"}, _READS),
     "swiftlet/encoders/hub.py": ({"snapshot_download"}, _BY_ITSELF),
+    "swiftlet/evaluation/encoders.py": ({"TemporaryDirectory"}, _SCRATCH),
     "swiftlet/index/changes/log.py": ({"connect"}, _READS),
     "swiftlet/index/database.py": ({"connect"}, _READS),
     "swiftlet/index/lexical/index.py": ({"symlink_to"}, _SCRATCH),

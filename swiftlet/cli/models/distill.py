@@ -225,9 +225,9 @@ def sentence_of(verdict: "Verdict") -> str:
         else ""
     )
     return (
-        f"not good enough yet: {found}, but {bound} is expected; {reads}give "
-        f"{verdict.wanted_queries:,} queries and the teacher of their "
-        "vectors (--pairs --queries LOG --teacher MODEL)"
+        f"not good enough yet: {found}, but {bound} is expected; {reads}train it "
+        f"without --projection-only, or give {verdict.wanted_queries:,} queries and the teacher of "
+        "their vectors, too (--pairs --queries LOG --teacher MODEL)"
     )
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from swiftlet import encoders
+from swiftlet import disk, encoders
 from swiftlet.cli.options import Overwrite
 from swiftlet.cli.terminal import messages, print_plain
 from swiftlet.errors import InvalidArgumentError
@@ -84,7 +84,7 @@ def _export(model: str, vocabulary: Path | None, out: Path, *, overwrite: bool) 
     check_target(out, overwrite=overwrite, kind="encoder")
     with extra("export"):
         from export.encoder_directory import export_encoder
-    out.parent.mkdir(parents=True, exist_ok=True)
+    disk.make_directory(out.parent, parents=True, exist_ok=True)
     export_encoder(
         model,
         out,
