@@ -76,8 +76,8 @@ OverwriteRun = Annotated[bool, typer.Option("--overwrite", help="Remove an earli
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing artefact.")]
 
 
-_COMPARISON = re.compile(r"\s*([\w.-]+)\s*(>=|<=|!=|=|<|>)\s*(\S.*?)\s*")
-_AND = re.compile(r"\s+and\s+(?=[\w.-]+\s*[<>=!])")
+_COMPARISON = re.compile(r"([\w.-]+)\s*(>=|<=|!=|=|<|>)\s*(\S.*)")
+_AND = re.compile(r"(?<!\s)\s+and\s+(?=[\w.-]+\s*[<>=!])")
 _SIGNS = {">=": "gte", "<=": "lte", ">": "gt", "<": "lt"}
 
 
@@ -93,7 +93,7 @@ def filter_of(option: str | None) -> Any:
     try:
         return FINITE_JSON.decode(option)
     except (ValueError, RecursionError):
-        parts = [_COMPARISON.fullmatch(part) for part in _AND.split(option)]
+        parts = [_COMPARISON.fullmatch(part.strip()) for part in _AND.split(option)]
         conditions = [_condition(*part.groups()) for part in parts if part is not None]
     if len(conditions) < len(parts):
         raise FilterError(

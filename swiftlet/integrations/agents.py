@@ -35,8 +35,9 @@ class Member(NamedTuple):
     end: int
 
 
-_STRING = r'"(?:[^"\\\n]|\\.)*+"'
-_COMMENT = re.compile(rf"({_STRING})|//[^\n]*|/\*.*?\*/", re.DOTALL)
+# What is not closed is kept as it is up to the end, so that a later part is no beginning.
+_STRING = r'"(?:[^"\\\n]|\\.)*+"?'
+_COMMENT = re.compile(rf"//[^\n]*|/\*.*?\*/|({_STRING}|/\*.*)", re.DOTALL)
 _TRAILING_COMMA = re.compile(rf"({_STRING})|,(?=\s*[}}\]])")
 _NO_SPACE = re.compile(r"[^ \t\r\n]|$")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
@@ -163,12 +164,10 @@ class TomlFormat:
     @staticmethod
     def remove(text: str, key: str, name: str) -> str:
         """The text without the table of an entry, and without the tables below it."""
-        names = "|".join(re.escape(each) for each in (name, json.dumps(name), f"'{name}'"))
-        own = re.compile(rf"\s*\[\s*{re.escape(key)}\s*\.\s*(?:{names})\s*[.\]]")
         kept, waiting, is_own = list[str](), list[str](), False
         for line in text.splitlines(keepends=True):
             if line.lstrip().startswith("["):
-                is_own = own.match(line) is not None
+                is_own = name in _tables(line).get(key, ())
             if is_own and line.strip() and not line.lstrip().startswith("#"):
                 waiting = []
             elif is_own:  # comments may belong to the table that follows
@@ -177,6 +176,14 @@ class TomlFormat:
                 kept += [*waiting, line]
                 waiting = []
         return "".join([*kept, *waiting]).rstrip() + "\n" if kept or waiting else ""
+
+
+def _tables(line: str) -> dict[str, Any]:
+    """The tables that a line begins; empty if it belongs to an array."""
+    try:
+        return tomllib.loads(line)
+    except ValueError:
+        return {}
 
 
 def _toml_key(name: str) -> str:

@@ -17,7 +17,7 @@ from swiftlet.types import Context, Document, Excerpt, Passage, Section, Span
 
 _BYTES_OF_TOKEN, _LONGEST_TITLE = 4, 200
 _LONGEST_GROWTH, _LEAST_BYTES = 400, 240
-_END = re.compile(r"[.!?…][\"'\u201d\u2019)\]]*(?=\s)|[\u3002\uff01\uff1f]|\n(?=\s*\n)")
+_END = re.compile(r"[.!?…][\"'\u201d\u2019)\]]*(?=\s)|[\u3002\uff01\uff1f]|\n(?=[^\S\n]*\n)")
 _SPACES = re.compile(r"\s*\n|\s*")  # an indentation belongs to what follows
 
 

@@ -1,1 +1,1 @@
-"""Files as documents: text, Markdown, HTML, Word and PDF."""
+"""Files as documents: what reads each kind, and folders of them."""

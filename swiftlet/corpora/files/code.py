@@ -47,7 +47,7 @@ _NAMED = re.compile(
 )
 # A function without a word before it: a type and a name, or a name alone.
 _TYPE_AND_NAME = re.compile(r"[\w$<>\[\],.:*&?@~ \t]*")
-_LAST_NAME = re.compile(r"([A-Za-z_$~][\w$:~]*)[ \t]*$")
+_LAST_NAME = re.compile(r"(?<![\w$:~])(?:[^\WA-Za-z_]|:)*+([A-Za-z_$~][\w$:~]*+)[ \t]*+$")
 _ASSIGNED = re.compile(
     r"(?:(?:export|const|let|var|default)[ \t]+){0,3}([\w$.]{1,200})[ \t]*[:=][ \t]*"
     r"(?:async[ \t]*)?(?:function\b|\([^()\n]{0,500}\)[ \t]*=>|[\w$]{1,100}[ \t]*=>|class\b)"

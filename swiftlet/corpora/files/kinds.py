@@ -6,7 +6,9 @@ from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from typing import NamedTuple
 
-from swiftlet.corpora.files import book, code, mail, markup, office, picture, sheets, structured
+from swiftlet.corpora.files import code, mail, markup, picture, structured
+from swiftlet.corpora.files.office import book, packages, sheets
+from swiftlet.corpora.files.office.word import word_parts
 from swiftlet.corpora.files.pdf import pdf_parts
 from swiftlet.corpora.files.text import (
     MARKDOWN_SUFFIXES,
@@ -16,7 +18,6 @@ from swiftlet.corpora.files.text import (
     text_parts,
 )
 from swiftlet.corpora.files.web import web_parts
-from swiftlet.corpora.files.word import word_parts
 from swiftlet.errors import RetrievalError
 
 ENTRY_POINTS = "swiftlet.readers"
@@ -44,9 +45,9 @@ _KINDS: dict[str, Kind] = {
     **dict.fromkeys((".html", ".htm", ".xhtml"), Kind("html", web_parts, "lxml")),
     ".docx": _WORD,
     ".pdf": _PDF,
-    ".odt": Kind("word", office.text_parts, "lxml"),
-    ".pptx": Kind("slides", office.slide_parts, "lxml"),
-    ".odp": Kind("slides", office.page_parts, "lxml"),
+    ".odt": Kind("word", packages.text_parts, "lxml"),
+    ".pptx": Kind("slides", packages.slide_parts, "lxml"),
+    ".odp": Kind("slides", packages.page_parts, "lxml"),
     ".xlsx": Kind("sheet", sheets.workbook_parts, "lxml"),
     ".ods": Kind("sheet", sheets.table_parts, "lxml"),
     ".epub": Kind("book", book.book_parts, "lxml"),

@@ -25,7 +25,7 @@ _MOST_NAMED = 5
 MOST_PARTS = 1_000
 """Of an e-mail that are read."""
 
-_NAME_AND_ADDRESS = re.compile(r'\s*"?([^"<>]*?)"?\s*<([^<>]*)>')
+_NAME_AND_ADDRESS = re.compile(r'\s*+"?([^"<>]*+)"?\s*+<([^<>]*)>')
 _HEAD_OF_PROPERTIES = 32
 _OUTLOOKS_FIRST_DAY = datetime(1601, 1, 1, tzinfo=UTC)
 
@@ -94,7 +94,7 @@ def _document(
     text = "\n".join([*heads, "", text.replace("\r\n", "\n").replace("\r", "\n")]).strip()
     if text:
         sender = _NAME_AND_ADDRESS.match(fields["from"])
-        author = (sender[1] or sender[2]) if sender else fields["from"]
+        author = (sender[1].strip() or sender[2]) if sender else fields["from"]
         found = {**fields, "author": author.strip(), **place}
         name = f"#message={place['message']}" if place else ""
         yield Part(text, subject or path.stem, place=name, metadata=found)

@@ -21,6 +21,9 @@ _LEVELS = {
 _TEX_COMMENT = re.compile(r"(?<!\\)%[^\n]*\n?[ \t]*|\\iffalse\b.*?(?:\\fi\b|\Z)", re.DOTALL)
 _TEX_BODY = re.compile(r"\\begin\s*\{document\}")
 _TEX_COMMAND = re.compile(r"\\([A-Za-z@]+)\*?[ \t]*|\\(.)", re.DOTALL)
+_TEX_ARGUMENT = r"\*?\s*(?:\[[^\[\]]{0,500}\])?\{((?:[^{}]|\{[^{}]*\}){0,2000})\}"
+_TEX_TITLE = re.compile(rf"\\title{_TEX_ARGUMENT}")
+_TEX_AUTHOR = re.compile(rf"\\author{_TEX_ARGUMENT}")
 _TEX_OPTION = re.compile(r"\[[^\[\]\n]{0,500}\]")
 _TEX_GROUP = re.compile(r"[ \t\n]*\{([^{}]{0,2000})\}")
 # Their arguments are no text.
@@ -80,20 +83,16 @@ def latex_parts(path: Path, content: bytes, note: Note) -> Iterator[Part]:
     text = text_of(path, content, note)
     body = _TEX_BODY.search(text)
     head, text = (text[: body.start()], text[body.end() :]) if body else (text[:0], text)
-    title, author = (
-        _argument(head + text[:5_000], "title"),
-        _argument(head + text[:5_000], "author"),
-    )
+    about = head + text[:5_000]
+    title, author = (_argument(about, each) for each in (_TEX_TITLE, _TEX_AUTHOR))
     markdown = re.sub(r"\n{3,}", "\n\n", "".join(_latex(text)).replace("~", " ")).strip()
     part = markdown_part(markdown or text_of(path, content, note), path.stem, title)
     yield replace(part, metadata={"author": author})
 
 
-def _argument(text: str, name: str) -> str:
+def _argument(text: str, command: re.Pattern[str]) -> str:
     """The argument of a command as plain text; empty if there is none."""
-    found = re.search(
-        rf"\\{name}\*?\s*(?:\[[^\]]{{0,500}}\])?\{{((?:[^{{}}]|\{{[^{{}}]*\}}){{0,2000}})\}}", text
-    )
+    found = command.search(text)
     return " ".join("".join(_latex(found[1])).split()) if found else ""
 
 
@@ -138,7 +137,7 @@ def _plain_tex(text: str) -> str:
 
 
 _ORG_HEADING = re.compile(r"(\*{1,15})[ \t]+(?:(?:TODO|DONE)[ \t]+)?(?:\[#[A-Z]\][ \t]*)?(.*)")
-_ORG_TAGS = re.compile(r"[ \t]+:[\w@#%:]+:[ \t]*$")
+_ORG_TAGS = re.compile(r"(?<![ \t])[ \t]+:[\w@#%:]+:[ \t]*$")
 _ORG_KEY = re.compile(r"#\+(\w+):[ \t]*(.*)")
 _ORG_BLOCK = re.compile(r"[ \t]*#\+(begin|end)_(\w+)(.*)", re.IGNORECASE)
 _ORG_LINK = re.compile(r"\[\[([^\[\]\n]{1,2000})\](?:\[([^\[\]\n]{1,2000})\])?\]")
@@ -181,6 +180,10 @@ def _org_links(line: str) -> str:
     return _ORG_LINK.sub(lambda link: link[2] or link[1], line)
 
 
+_RTF_TITLE = re.compile(r"\{\\title ([^{}\\]{1,500})\}")
+_RTF_AUTHOR = re.compile(r"\{\\author ([^{}\\]{1,500})\}")
+
+
 def rtf_parts(path: Path, content: bytes, _: Note) -> Iterator[Part]:
     """The document of a Rich Text file: its text, with tables as rows."""
     from striprtf.striprtf import rtf_to_text
@@ -189,13 +192,13 @@ def rtf_parts(path: Path, content: bytes, _: Note) -> Iterator[Part]:
         raise ValueError("it does not begin with {\\rtf")
     source = content.decode("latin-1")
     text = rtf_to_text(source, errors="replace").replace("\0", "")
-    title, author = (_info(source, name) for name in ("title", "author"))
+    title, author = (_info(source, each) for each in (_RTF_TITLE, _RTF_AUTHOR))
     if text.strip():
         yield Part(text.strip(), title or path.stem, metadata={"author": author})
 
 
-def _info(source: str, name: str) -> str:
-    found = re.search(rf"\{{\\{name} ([^{{}}\\]{{1,500}})\}}", source[:20_000])
+def _info(source: str, group: re.Pattern[str]) -> str:
+    found = group.search(source[:20_000])
     return found[1].strip() if found else ""
 
 

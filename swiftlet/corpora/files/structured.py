@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from swiftlet.corpora.files.office import local, tree_of
+from swiftlet.corpora.files.office.packages import local, tree_of
 from swiftlet.corpora.files.text import Note, Part, markdown_part, text_of
 from swiftlet.corpora.lines import reason_of
 from swiftlet.errors import CollectionError

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote
 
-from swiftlet.corpora.files.office import Package
+from swiftlet.corpora.files.office.packages import Package
 from swiftlet.corpora.files.text import Note, Part
 from swiftlet.corpora.files.web import web_parts
 from swiftlet.errors import CollectionError

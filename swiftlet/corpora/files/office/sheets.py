@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from swiftlet.corpora.files.office import (
+from swiftlet.corpora.files.office.packages import (
     OF_SLIDES,
     Package,
     attribute,
@@ -28,7 +28,7 @@ Cells = dict[int, str]
 _ROWS_OF_SECTION = 50
 _REFERENCE = re.compile("([A-Z]{1,3})([0-9]{1,7})")
 _DATE_FORMATS = frozenset({*range(14, 23), *range(27, 37), *range(45, 48), *range(50, 59)})
-_NO_CODE = re.compile(r'"[^"]*"|\[[^\]]*\]|\\.')
+_NO_CODE = re.compile(r'"[^"]*"|\[[^\]]*\]?|\\.')
 _LONGEST_CODE = 255
 _FIRST_DAYS = datetime(1899, 12, 30), datetime(1904, 1, 1)  # noqa: DTZ001 - cells have no zone
 _LAST_DAY = 2_950_000

@@ -1,0 +1,1 @@
+"""Packages of XML in a zip archive as documents: Word, PowerPoint, Excel, OpenDocument and EPUB."""
