@@ -3,6 +3,7 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -14,7 +15,8 @@ from service.wire.context import STAGES
 from swiftlet.search.searcher import Searcher
 
 RAN = [stage for stage in STAGES if stage != "rerank"]  # there is no re-ranker
-ASKED = "q=private&highlight=words&filter={}"  # every stage has something to do
+BOOST = quote('[{"filter": {}, "weight": 0.1}]')
+ASKED = f"q=private&highlight=words&filter={{}}&boost={BOOST}"  # all others have something to do
 
 
 @pytest.fixture

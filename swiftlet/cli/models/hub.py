@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from swiftlet import disk, encoders
+from swiftlet import encoders
 from swiftlet.cli.options import Overwrite
 from swiftlet.cli.terminal import messages, print_plain
 from swiftlet.errors import InvalidArgumentError
@@ -76,6 +76,7 @@ def get(
 
 def _export(model: str, vocabulary: Path | None, out: Path, *, overwrite: bool) -> None:
     """Make the multilingual encoder of the weights in a folder or on the hub."""
+    from swiftlet import disk
     from swiftlet.extras import extra
     from swiftlet.publication import check_target
     from training.model.folders import find_local
