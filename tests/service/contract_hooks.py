@@ -10,7 +10,8 @@ import schemathesis
 def before_call(context: Any, case: Any, kwargs: Any) -> None:
     """Send whole numbers without a fraction, no dimensions, and no fields that exclude each other.
 
-    A filter that the document allows may name fields that no document has; it is replaced by one.
+    A filter or a boost that the document allows may name fields that no document has; it is
+    replaced by one.
 
     JSON Schema accepts 10.0 as a whole number, the service does not. `dimensions` may only be the
     encoder's number.
@@ -21,6 +22,12 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
         if isinstance(chosen := fields.get("filter"), dict | str):
             known = {"topic": "bread"}
             fields["filter"] = known if isinstance(chosen, dict) else json.dumps(known)
+        if isinstance(boost := fields.get("boost"), dict | list | str) and is_right(case):
+            known = {"filter": {"topic": "bread"}, "weight": 0.1}
+            fields["boost"] = json.dumps(known) if isinstance(boost, str) else known
+        if fields.get("format") == "context" and is_right(case):
+            for name in ("group_by", "highlight", "include_text"):
+                fields.pop(name, None)
         if "ids" in fields:  # either ids or a filter
             fields.pop("filter", None)
         # A cursor comes from an answer, and groups have no pages.
@@ -33,8 +40,8 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
         if isinstance(fields.get("rerank"), str):
             fields["rerank"] = '{"top_n": 3}'
         if fields.get("fusion") == "rrf":
-            fields.pop("weight", None)
-            fields.pop("offset", None)
+            for name in ("weight", "offset", "boost"):
+                fields.pop(name, None)
         # The nearest sentence is marked for 50 documents at most, and no text has no marks.
         if fields.get("highlight") == "sentence" or fields.get("include_text") in (False, "false"):
             fields.pop("highlight", None)
@@ -45,12 +52,12 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
             for name, value in case.body.items()
             if name not in {"embedding", "embeddings"} or not is_valid(value)
         }
-        if case.meta.generation.mode.is_positive:
+        if is_right(case):
             texts = {"/search": ("query", "bread"), "/search/batch": ("queries", ["bread"])}
             if case.path in texts:
                 case.body.setdefault(*texts[case.path])
         if case.path == "/rerank":
-            if case.meta.generation.mode.is_positive:  # either documents or texts
+            if is_right(case):  # either documents or texts
                 name = "texts" if case.body.get("texts") else "documents"
                 case.body.pop("documents" if name == "texts" else "texts", None)
                 case.body[name] = case.body.get(name) or ["a text"]
@@ -59,12 +66,17 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
             # as many numbers as those of the index.
             case.body["documents"] = [
                 {**each, "_id": f"{number}", "text": f"Text {number}.", "embedding": None}
-                if isinstance(each, dict) and case.meta.generation.mode.is_positive
+                if isinstance(each, dict) and is_right(case)
                 else each
                 for number, each in enumerate(documents)
             ]
         if type(case.body.get("dimensions")) is int:
             case.body["dimensions"] = None
+
+
+def is_right(case: Any) -> bool:
+    """Whether the document allows the request."""
+    return bool(case.meta.generation.mode.is_positive)
 
 
 def is_valid(value: object) -> bool:
