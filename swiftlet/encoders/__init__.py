@@ -22,6 +22,8 @@ LOOKUP_QUERY_ENCODER = Path(__file__).parent / "all-MiniLM-L6-v2-query-lookup"
 MULTILINGUAL = Path("multilingual")
 """The name of the encoder for other languages than English, which does not ship."""
 
+_MAKING = {MULTILINGUAL: f"encoders get {MULTILINGUAL}"}
+
 QUERY_ENCODER_FOLDER, DOCUMENT_ENCODER_FOLDER = "query_encoder", "document_encoder"
 """The folders of the encoders of a pair. An index directory may have a query encoder of its own."""
 
@@ -49,9 +51,10 @@ def find(encoder: Path) -> Path:
     """
     found = find_shipped(encoder)
     if len(found.parts) == 1 and not found.exists():
+        making = _MAKING.get(encoder, f"export {encoder} --out ENCODER")
         raise InvalidArgumentError(
             f"{encoder} is not a directory, nor the name of an encoder: {', '.join(named())}; "
-            f"swiftlet export {encoder} --out ENCODER makes one of a model on the hub"
+            f"swiftlet {making} makes one of a model on the hub"
         )
     return found
 

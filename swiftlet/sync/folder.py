@@ -4,6 +4,7 @@ Rules are those of Git, in `.gitignore` and `.swiftletignore` of each folder.
 """
 
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -204,7 +205,7 @@ class Folder:
             return ()
         try:
             spec = GitIgnoreSpec.from_lines(lines)
-        except ValueError:
+        except (ValueError, re.error):  # such as [z-a]
             spec = GitIgnoreSpec.from_lines([line for line in lines if _is_rule(line)])
         return (_Rules(len(at) + 1 if at else 0, spec),)
 
@@ -216,7 +217,7 @@ def _stamp(status: os.stat_result) -> Stamp:
 def _is_rule(line: str) -> bool:
     try:
         GitIgnoreSpec.from_lines([line])
-    except ValueError:
+    except (ValueError, re.error):
         return False
     return True
 

@@ -1,5 +1,6 @@
 """The route to the original files of documents."""
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,49 @@ def test_nothing_outside_the_folder_and_nothing_hidden_is_given(ask, name):
     assert answer.status_code == 404
     assert answer.json()["type"] == "/docs#unknown-file"
     assert "secret" not in answer.text
+
+
+@pytest.mark.parametrize("taken", ["page.html", "."])
+def test_a_link_that_comes_while_a_file_is_looked_up_gives_nothing(ask, folder, monkeypatch, taken):
+    kept, found = folder.parent / "kept", os.path.realpath
+    outside = folder.parent / "outside"
+    outside.mkdir(exist_ok=True)
+    (outside / "page.html").write_text("secret")
+    place = folder / "notes" / taken
+
+    def find_and_take(path: Path) -> str:
+        name = found(path)
+        place.rename(kept)
+        place.symlink_to(outside / taken)
+        return name
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os.path, "realpath", find_and_take)
+        answer = ask("/files/notes/page.html")
+    place.unlink()
+    kept.rename(place)
+    assert (answer.status_code, "secret" in answer.text) == (404, False)
+    assert ask("/files/notes/page.html").content == HTML.encode()
+
+
+def test_a_file_that_is_exchanged_while_it_is_sent_is_sent_as_it_was(ask, folder, monkeypatch):
+    def exchange(opened: Any) -> os.stat_result:
+        status = stat_of(opened)
+        if (status.st_ino, status.st_dev) == original:
+            new = folder / "new"
+            new.write_text("something longer than the pages that was there before, and secret")
+            new.replace(folder / "notes" / "page.html")
+        return status
+
+    was, stat_of = (folder / "notes" / "page.html").stat(), os.fstat
+    original = was.st_ino, was.st_dev
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fstat", exchange)
+            answer = ask("/files/notes/page.html")
+    finally:
+        (folder / "notes" / "page.html").write_text(HTML)
+    assert (answer.status_code, answer.content) == (200, HTML.encode())
 
 
 @pytest.mark.parametrize("path", ["../outside.txt", "%2e%2e/outside.txt", "report.pdf", ".env"])

@@ -54,7 +54,9 @@ def read_file(path: Path, named_from: Path, skipped: SkippedLines) -> Iterator[D
         if isinstance(part, CollectionError):
             refuse_file(part, skipped)
             continue
-        metadata = {**_short(part.metadata), **({"file": name} if part.place else {}), **fields}
+        metadata = {**_short(part.metadata), "file": name, **fields}
+        if not part.place:  # `file` names the file of parts; sync would look for another file
+            del metadata["file"]
         # Titles may have escapes; the sections of a text are offsets in it, so it keeps its length.
         title, text = with_whole_pairs(part.title), without_surrogates(part.text)
         if FIELD not in metadata and (language := language_of(text)):

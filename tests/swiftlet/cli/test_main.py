@@ -191,6 +191,7 @@ def test_bad_lines_are_counted_and_listed_when_they_are_to_be_skipped(tmp_path: 
         (("index", "{corpus}", "--out", "{out}", "--facet", "x"), "the fields ['kind', 'year']"),
         (("index", "{corpus}", "--out", "{out}", "--encoder", "absent"), "nor the name"),
         (("search", "{index}", "tea", "--encoder", "bert-base-uncased"), "swiftlet export bert-b"),
+        (("search", "{index}", "tea", "--encoder", "multilingual"), "swiftlet encoders get multil"),
         (("search", "{index}", "tea", "--top-k", "abc"), "'abc' is not a whole number"),
         (("search", "{index}", "tea", "--weight", "abc"), "'abc' is not a number"),
         (("search", "{folder}", "query"), "--out INDEX makes an index of its files"),

@@ -158,7 +158,7 @@ def test_hidden_and_ignored_files_are_left_out_by_the_nearest_rule(folder):
         "sub/only here.md", "sub/deep/only here.md", "only here.md", "drafts/a.md",
     ):  # fmt: skip
         written(folder / name, "text")
-    (folder / ".gitignore").write_text("/build/\nlogs/*\n!\n# a comment\ndrafts/\n")
+    (folder / ".gitignore").write_text("/build/\nlogs/*\n!\n[z-a]\n# a comment\ndrafts/\n")
     (folder / "logs" / ".gitignore").write_text("!keep.txt\n")
     (folder / "sub" / ".gitignore").write_text("/only here.md\n")
     (folder / ".swiftletignore").write_text("[0-3].md\n!drafts/\n")
@@ -183,6 +183,14 @@ def test_a_file_with_several_names_is_read_once(folder, sync, tmp_path):
     (folder / "0.md").unlink()
     assert sync().num_encoded == 0
     assert ids(tmp_path) == {"1.md", "2.md", "3.md", "twin.md"}
+
+
+def test_front_matter_that_names_a_file_is_no_name_of_the_document(folder, sync, tmp_path):
+    written(folder / "own.md", "---\ntitle: Own\nfile: 0.md\n---\nBees.")
+    assert (sync().num_put, sync()) == (1, Round())
+    (folder / "0.md").unlink()
+    assert sync().num_deleted == 1
+    assert ids(tmp_path) == {"1.md", "2.md", "3.md", "own.md"}
 
 
 def test_a_bad_file_is_one_sentence_and_the_others_are_followed(folder, sync, tmp_path):
