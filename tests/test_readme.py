@@ -86,7 +86,7 @@ def test_its_python_example_runs(tmp_path: Path) -> None:
 @pytest.mark.check
 def test_its_commands_index_search_and_serve_a_corpus(corpus: Path) -> None:
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    index, search, serve = commands_of("swiftlet")
+    _, index, search, serve = commands_of("swiftlet")
     for command in (index, search):
         result = subprocess.run(
             command, cwd=corpus, env=environment, check=True, capture_output=True, text=True

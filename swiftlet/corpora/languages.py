@@ -6,6 +6,7 @@ from copy import copy
 from functools import cache
 from typing import TYPE_CHECKING
 
+from swiftlet.errors import StorageError
 from swiftlet.types import Document
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def language_of(text: str, among: Sequence[str] = ()) -> str:
     """The ISO 639-1 code of a text's language, such as "de"; empty if it is not sure.
 
     :param among: Codes; one of them is given in any case.
+    :raises StorageError: When the temporary folder has no room for the model.
     """
     code: str
     code, sure = _identifier(tuple(among)).classify(text[:_CHARACTERS])
@@ -74,7 +76,14 @@ def _identifier(among: tuple[str, ...]) -> "LanguageIdentifier":
     # Loading it takes as long as recognising two thousand texts.
     from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
-    found = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    try:  # it is unpacked into a temporary file
+        found = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    except OSError as error:
+        raise StorageError(
+            "the languages of the texts cannot be found, since the temporary folder takes no file "
+            f"of 100 MB: {error.strerror}; name the language with --language, or another folder "
+            "with TMPDIR"
+        ) from error
     found.set_languages([each for each in found.labels if len(each) == len("en")])
     return found
 

@@ -22,9 +22,11 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
         if isinstance(chosen := fields.get("filter"), dict | str):
             known = {"topic": "bread"}
             fields["filter"] = known if isinstance(chosen, dict) else json.dumps(known)
-        if isinstance(boost := fields.get("boost"), dict | list | str) and is_right(case):
-            known = {"filter": {"topic": "bread"}, "weight": 0.1}
-            fields["boost"] = json.dumps(known) if isinstance(boost, str) else known
+        known = {"filter": {"topic": "bread"}, "weight": 0.1}
+        if isinstance(boost := fields.get("boost"), str):
+            fields["boost"] = json.dumps(known)
+        elif isinstance(boost, dict | list) and is_right(case):
+            fields["boost"] = known
         if fields.get("format") == "context" and is_right(case):
             for name in ("group_by", "highlight", "include_text"):
                 fields.pop(name, None)

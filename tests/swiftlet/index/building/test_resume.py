@@ -38,7 +38,9 @@ towns below while children played on stone bridges and boats carried coal salt a
 class Build:
     """`swiftlet index` in a process, with its output."""
 
-    def __init__(self, corpus: Path, out: Path, *, largest_file_bytes: int = -1) -> None:
+    def __init__(
+        self, corpus: Path, out: Path, *, largest_file_bytes: int = -1, language: str = "english"
+    ) -> None:
         self._said = out.with_name("said.txt")
         self._embeddings = working_directory(out) / "embeddings.f32"
         program = [sys.executable, "-c", PROGRAM, str(largest_file_bytes)]
@@ -53,6 +55,8 @@ class Build:
                     "--overwrite",
                     "--threads",
                     "1",
+                    "--language",
+                    language,
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=said,
@@ -142,6 +146,14 @@ def test_a_build_interrupted_while_it_reads_leaves_nothing(tmp_path, out, earlie
     assert said.splitlines()[-1] == "swiftlet: interrupted"
     assert "is kept" not in said
     assert [*tmp_path.iterdir()] == [out]
+    assert_searchable(out, earlier)
+
+
+@pytest.mark.check
+def test_a_full_temporary_folder_is_reported_where_the_languages_are_found(corpus, out, earlier):
+    status, said = Build(corpus, out, largest_file_bytes=1_000_000, language="auto").end()
+    assert status == 2
+    assert "temporary folder takes no file of 100 MB: File too large" in said.splitlines()[-1]
     assert_searchable(out, earlier)
 
 
