@@ -25,7 +25,10 @@ from swiftlet.cli.indexes.sync import report
 from swiftlet.cli.options import encoder_option
 from swiftlet.cli.terminal import ProgressBars, messages, output, print_note
 
-_PRIORITY, _SECONDS_AFTER_FAILURE = 15, 30
+FOLLOWS = 15
+"""The nice value of the process that follows."""
+
+_SECONDS_AFTER_FAILURE = 30
 _SIGNAL_OF_PARENTS_DEATH = 1
 _SECONDS_BETWEEN_TRIES = 5
 _ENCODING = "Encoding passages"
@@ -177,10 +180,25 @@ def _begin(index: Path, folder: Path, encoded: "SynchronizedArray[int]", address
 
 
 def _start(index: Path, folder: Path, encoded: "SynchronizedArray[int] | None") -> None:
-    """Follow the folder in a process that ends with the thread that calls this."""
-    get_context("spawn").Process(
-        target=_follow, args=(index, folder, encoded, os.getpid()), name="sync", daemon=True
-    ).start()
+    """Follow the folder in a process that ends with this one."""
+    Thread(target=_keep, args=(index, folder, encoded), name="sync", daemon=True).start()
+
+
+def _keep(index: Path, folder: Path, encoded: "SynchronizedArray[int] | None") -> None:
+    """Begin the process again when it has ended, as when the system has no memory left."""
+    while True:
+        process = get_context("spawn").Process(
+            target=_follow, args=(index, folder, encoded, os.getpid()), daemon=True
+        )
+        process.start()
+        process.join()
+        if process.exitcode == -signal.SIGTERM:  # as when this process ends
+            return
+        print_note(
+            f"the process that follows {folder} has ended with status {process.exitcode}: it "
+            f"begins again in {_SECONDS_BETWEEN_TRIES} seconds"
+        )
+        sleep(_SECONDS_BETWEEN_TRIES)
 
 
 def _serve_tools(index: Path, host: str, port: int) -> None:
@@ -205,7 +223,6 @@ def _follow(
     index: Path, folder: Path, encoded: "SynchronizedArray[int] | None", parent: int
 ) -> None:
     """Runs in a process of low priority, which ends with the service."""
-    from swiftlet.errors import RetrievalError
     from swiftlet.processors import available_processors
     from swiftlet.progress import Silence
     from swiftlet.sync.refine import follow
@@ -215,7 +232,7 @@ def _follow(
     ctypes.CDLL(None).prctl(_SIGNAL_OF_PARENTS_DEATH, signal.SIGKILL)
     if os.getppid() != parent:  # it has ended before that
         return
-    os.setpriority(os.PRIO_PROCESS, 0, _PRIORITY)
+    os.setpriority(os.PRIO_PROCESS, 0, FOLLOWS)
     printed, problem = set[str](), ""
     shown = Silence() if encoded is None else _Encoded(encoded)
     while True:
@@ -230,10 +247,12 @@ def _follow(
                 threads=available_processors(),
                 stop=Event(),
             )
-        except RetrievalError as error:  # such as a full disk
-            if f"{error}" != problem:
-                print_note(f"{error}; the folder is followed as soon as that is over")
-            problem = f"{error}"
+        except Exception as error:  # such as a full disk; what nobody foresaw ends nothing, too
+            if repr(error) != problem:
+                print_note(
+                    f"{str(error) or repr(error)}; the folder is followed as soon as that is over"
+                )
+            problem = repr(error)
             sleep(_SECONDS_AFTER_FAILURE)
 
 

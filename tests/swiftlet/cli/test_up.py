@@ -6,8 +6,10 @@ import sys
 from pathlib import Path
 from urllib.request import urlopen
 
+import psutil
 import pytest
 
+from swiftlet.cli.up import FOLLOWS
 from tests.folder_up import answer, first_of, up
 from tests.polling import wait_until
 
@@ -26,6 +28,11 @@ def test_a_folder_is_searched_at_once_refined_and_followed(tmp_path: Path) -> No
         (folder / "tax.md").write_text("# Taxes\n\nCitizens pay a part of their income.")
         wait_until(lambda: first_of(address, "income") == "tax.md")
         wait_until(lambda: answer(f"{address}/info")["refining"] is None)
+        for child in psutil.Process(process.pid).children():
+            if child.nice() == FOLLOWS:
+                child.kill()  # as the system does when it has no memory left
+        (folder / "bees.md").write_text("# Bees\n\nThey gather nectar for honey.")
+        wait_until(lambda: first_of(address, "honey") == "bees.md")
         second = subprocess.run(
             [sys.executable, "-m", "swiftlet", "up", folder, "--port", "0"],
             env={**os.environ, "XDG_CACHE_HOME": str(cache)},
@@ -36,6 +43,7 @@ def test_a_folder_is_searched_at_once_refined_and_followed(tmp_path: Path) -> No
         assert f"is searched already, at {address}: open that, or stop it first" in sentence
         process.kill()  # the process that follows the folder ends, too
     (folder / "tax.md").unlink()
+    (folder / "bees.md").unlink()
     with up(folder, cache) as (_, address):
         assert answer(f"{address}/info")["refining"] is None
         wait_until(lambda: answer(f"{address}/info")["index"]["num_documents"] == 2)
