@@ -247,11 +247,10 @@ def _follow(
                 threads=available_processors(),
                 stop=Event(),
             )
-        except Exception as error:  # such as a full disk; what nobody foresaw ends nothing, too
-            if repr(error) != problem:
-                print_note(
-                    f"{str(error) or repr(error)}; the folder is followed as soon as that is over"
-                )
+        except Exception as error:  # noqa: BLE001 - what nobody foresaw must end nothing
+            if repr(error) != problem:  # such as a full disk
+                said = str(error) or repr(error)
+                print_note(f"{said}; the folder is followed as soon as that is over")
             problem = repr(error)
             sleep(_SECONDS_AFTER_FAILURE)
 

@@ -46,6 +46,10 @@ _TITLES = ("title", "ctrTitle")
 _MOST_LEVELS = 6
 
 
+LONGEST_XML = 32 * 2**20
+"""Bytes of XML that are read at once: their elements take up to twenty times as many."""
+
+
 class Package:
     """The parts of an archive, each of which is XML."""
 
@@ -69,10 +73,10 @@ class Package:
     def read(self, name: str) -> bytes:
         """The bytes of a part; names of parts are alike in lower and upper case.
 
-        :raises KeyError: When it has none.
+        :raises ValueError: When it has none.
         """
         if name not in self:
-            raise KeyError(f"it has no part {name}")
+            raise ValueError(f"it has no part {name}")
         return self._archive.read(self._names[name.casefold()])
 
     def root(self, name: str) -> Any:
@@ -112,8 +116,14 @@ class Package:
 def tree_of(content: bytes) -> Any:
     """The first element of XML, without what a declaration would load.
 
+    :raises ValueError: When it has more than `LONGEST_XML`.
     :raises XMLSyntaxError: When it is damaged, or its entities would multiply.
     """
+    if len(content) > LONGEST_XML:
+        raise ValueError(
+            f"it has XML of {len(content):,} bytes, more than {LONGEST_XML:,}: divide it into "
+            "several files"
+        )
     from lxml import etree  # type: ignore[import-untyped]
 
     parser = etree.XMLParser(
