@@ -22,6 +22,9 @@ RULE_FILES = (".gitignore", ".swiftletignore")
 """The rules of a later file go before those of an earlier one."""
 
 
+_MOST_STARS = 4
+"""In a rule; with each further one, a long name takes a hundred times as long to compare."""
+
 _LARGEST = (1 << 63) - 1  # that SQLite can keep
 
 
@@ -200,7 +203,7 @@ class Folder:
                 text = self.path.joinpath(at, each).read_text("utf-8", errors="replace")
             except OSError:
                 continue
-            lines += text.splitlines()
+            lines += [line for line in text.splitlines() if _num_stars(line) <= _MOST_STARS]
         if not lines:
             return ()
         try:
@@ -212,6 +215,10 @@ class Folder:
 
 def _stamp(status: os.stat_result) -> Stamp:
     return Stamp(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino & _LARGEST)
+
+
+def _num_stars(line: str) -> int:
+    return len(re.findall(r"\*+", line))
 
 
 def _is_rule(line: str) -> bool:
