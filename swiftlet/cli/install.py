@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from swiftlet.address import ADDRESSES
-from swiftlet.cli.terminal import messages, output
+from swiftlet.cli.terminal import messages, output, print_note
 
 
 def install(
@@ -39,10 +39,10 @@ def install(
     if place is None and not uninstall:
         place = "."
     if place is not None and "://" not in place:
-        if not uninstall and not Path(place).is_dir():
-            raise InvalidArgumentError(f"{place} is no index and no folder: give one of the two")
+        if not uninstall and not (place and Path(place).is_dir()):
+            raise InvalidArgumentError(f"{place!r} is no index and no folder: give one of the two")
         place = str(Path(place).resolve())
-    chosen = agents.checked_name(name or agents.name_of(place or ""))
+    chosen = agents.checked_name(agents.name_of(place or "") if name is None else name)
     if not uninstall and find_spec("mcp") is None:
         raise MissingExtraError(f"the package 'mcp' is not installed: run {way_to('mcp')}")
     found = [program for program in agents.PROGRAMS if program.is_there]
@@ -58,7 +58,9 @@ def install(
         else:
             output.print(f"{program.name}: {program.place()} {done}", markup=False, soft_wrap=True)
     if problems:
-        raise RetrievalError("; ".join(problems))
+        for problem in problems[:-1]:
+            print_note(problem)
+        raise RetrievalError(problems[-1])
     if not found and place is not None:
         entry = json.dumps({"mcpServers": {chosen: agents.command_of(place)}}, ensure_ascii=False)
         names = ", ".join(program.name for program in agents.PROGRAMS)

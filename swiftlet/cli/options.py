@@ -1,5 +1,6 @@
 """Arguments and options that several commands share."""
 
+import json
 import re
 from contextlib import suppress
 from pathlib import Path
@@ -77,6 +78,7 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existin
 
 
 _COMPARISON = re.compile(r"([\w.-]+)\s*(>=|<=|!=|=|<|>)\s*(\S.*)")
+_OTHER_SYNTAX = re.compile(r"^[=<>]|^[^\"']* or ")
 _AND = re.compile(r"(?<!\s)\s+and\s+(?=[\w.-]+\s*[<>=!])")
 _SIGNS = {">=": "gte", "<=": "lte", ">": "gt", "<": "lt"}
 
@@ -94,7 +96,11 @@ def filter_of(option: str | None) -> Any:
         return FINITE_JSON.decode(option)
     except (ValueError, RecursionError):
         parts = [_COMPARISON.fullmatch(part.strip()) for part in _AND.split(option)]
-        conditions = [_condition(*part.groups()) for part in parts if part is not None]
+        conditions = [
+            _condition(*part.groups())
+            for part in parts
+            if part is not None and not _OTHER_SYNTAX.search(part[3])
+        ]
     if len(conditions) < len(parts):
         raise FilterError(
             f"--filter is {shown(option)}, but 'modified>=2026-01-01 and kind=pdf' is expected, or "
@@ -125,6 +131,8 @@ def _condition(field: str, sign: str, value: str) -> dict[str, Any]:
     """A comparison as JSON; a value is a number, true or false if JSON says so, or else a text."""
     from swiftlet.corpora.records import FINITE_JSON
 
+    if len(value) > 1 and value[0] == value[-1] == "'":
+        return _condition(field, sign, json.dumps(value[1:-1]))
     operand: Any = value
     with suppress(ValueError):
         parsed = FINITE_JSON.decode(value)

@@ -186,7 +186,8 @@ def test_a_dry_run_changes_nothing(home: Path, folder: Path) -> None:
 
 
 def test_a_place_that_is_not_there_is_refused(home: Path, tmp_path: Path) -> None:
-    assert "is no index and no folder" in refusal(swiftlet("install", tmp_path / "absent"))
+    for place in (tmp_path / "absent", ""):
+        assert "is no index and no folder" in refusal(swiftlet("install", place))
 
 
 @pytest.mark.parametrize(

@@ -65,9 +65,12 @@ def _build(
     threads: int | None,
     printed: set[str],
 ) -> None:
+    from swiftlet.errors import InvalidArgumentError
     from swiftlet.index.building.build import build
     from swiftlet.sync.rounds import Round
 
+    if index.exists():
+        raise InvalidArgumentError(f"{index} is there and is no index: name another place for it")
     done = Round()
     with ProgressBars() as progress:
         built = build(

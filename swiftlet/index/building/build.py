@@ -122,7 +122,7 @@ def _tell(progress: Progress, languages: Languages, *, is_english: bool) -> None
             is_there = encoders.find_shipped(name).is_dir()
             progress.note(
                 f"the encoder that ships reads English, but {share:.0%} of the documents are in "
-                "other languages: to find them by meaning, too, build the index again with "
+                "other languages: to find them by meaning, too, run the command again with "
                 f"--encoder {name}" + f", after swiftlet encoders get {name}" * (not is_there)
             )
 
