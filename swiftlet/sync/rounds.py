@@ -94,7 +94,10 @@ class FolderReader:
     def read(
         self, name: str, stamp: Stamp, found: str, done: Round
     ) -> tuple[list[Document], str | None] | None:
-        """The documents of a file, and why it has none; None if it has changed meanwhile."""
+        """The documents of a file, and why it has none; None if it is to be read again.
+
+        So is a file that has changed meanwhile, and one that the system does not give.
+        """
         skipped, path = SkippedLines(), self.folder.path / name
         documents, problem = list[Document](), None
         try:
@@ -103,6 +106,9 @@ class FolderReader:
                 documents.append(replace(each, metadata={**each.metadata, FILE_HASH: found}))
         except (CollectionError, MissingExtraError) as error:
             documents, problem = [], printable(error)
+            if isinstance(error.__cause__, OSError) and error.__cause__.errno:
+                done.problems.append(problem)
+                return None
         if self.folder.stamp(name) != stamp:
             done.waiting.append(name)
             return None

@@ -1,6 +1,7 @@
 """What Swiftlet does to files, operation by operation, and what each artefact has afterwards."""
 
 import io
+import os
 import shutil
 import tarfile
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +24,7 @@ from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.encoders.reranker import OnnxReranker
 from swiftlet.errors import CorruptIndexError, RetrievalError
 from swiftlet.evaluation.weight import reset_weight
+from swiftlet.index.building.adopt import adopt
 from swiftlet.index.building.build import build_index
 from swiftlet.index.changes.log import CHANGES_FILE
 from swiftlet.index.directory import documents
@@ -41,6 +43,9 @@ from swiftlet.manifest import (
 )
 from swiftlet.publication import flush, published, writer_lock
 from swiftlet.search.searcher import Searcher
+from swiftlet.sync.folder import Folder
+from swiftlet.sync.rounds import FolderReader, FolderSync
+from swiftlet.sync.seen import SeenFiles
 from swiftlet.types import Document
 from tests.artefacts.answers import FOLDER as ARTEFACTS
 
@@ -52,14 +57,18 @@ State = Mapping[str, Texts]
 """The texts of the documents of each artefact, by its name; one that is not there has no entry."""
 
 INDEX, BUILT, MODEL, TAR = "index", "folder/built", "model", "snapshot.tar"
-KEPT, VECTORS = "index.damaged", "vectors.parquet"
-"""What a repair keeps, and the file of `swiftlet export-vectors`."""
+KEPT, VECTORS, ADOPTED = "index.damaged", "vectors.parquet", "adopted"
+"""What a repair keeps, the file of `swiftlet export-vectors`, and the index that adopts it."""
+
+SEEN = f".{INDEX}.files"
+"""What a sync keeps beside the index."""
 
 DAMAGED = "damaged"
 """The id in the state of a damaged index; the other ones are those that a repair saves."""
 
 _MOST = 1000
-_CORPUS, _RERANKER = "corpus", "reranker"
+_CORPUS, _RERANKER, _FOLDER = "corpus", "reranker", "followed"
+_FOLLOWED = {"one.txt": "the text of a file that is followed", "b/two.txt": "the text of another"}
 _SPOILT = "the text that is spoilt"
 
 
@@ -199,7 +208,7 @@ def _tune(place: Place) -> None:
 
 
 def _stage(place: Place) -> None:
-    """A corpus of files of several kinds, and a re-ranker."""
+    """A corpus of files of several kinds, a folder to follow, and a re-ranker."""
     corpus = place.root / _CORPUS
     corpus.mkdir()
     (corpus / "page.pdf").write_bytes(_pdf("the text of a page"))
@@ -207,7 +216,12 @@ def _stage(place: Place) -> None:
     rows = {"id": ["0", "row"], "text": ["the text of another row", "the text of a row"]}
     pyarrow.parquet.write_table(pyarrow.table(rows), corpus / "rows.parquet")
     shutil.copytree(ARTEFACTS / _RERANKER, place.root / _RERANKER)
-    for path in (corpus, place.root / _RERANKER):
+    folder = place.root / _FOLDER
+    for name, text in _FOLLOWED.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+        os.utime(folder / name, (0, 0))  # sync waits for files that are being written
+    for path in (corpus, folder, place.root / _RERANKER):
         flush(path)
     disk.sync(place.root)
 
@@ -253,6 +267,24 @@ def _add(place: Place) -> None:
 
 def _export_vectors(place: Place) -> None:
     export_vectors(place.index, place.root / VECTORS, overwrite=True)
+
+
+def _adopt(place: Place) -> None:
+    adopt(place.root / VECTORS, place.root / ADOPTED, overwrite=True)
+
+
+def _sync(place: Place) -> None:
+    """As `swiftlet sync` does: a round over the folder."""
+    place.close()
+    seen = SeenFiles(place.index, folder := place.root / _FOLDER)
+    try:
+        reader = FolderReader(Folder(folder), seen)
+        with IndexWriter(place.index, LOOKUP_QUERY_ENCODER, threads=1) as writer:
+            done = FolderSync(reader, writer).round()
+    finally:
+        seen.close()
+    if done.problems:  # it says them, and the next round goes on
+        raise RetrievalError("; ".join(done.problems))
 
 
 def _serve_tools(place: Place) -> None:
@@ -322,6 +354,15 @@ ADD = Operation(
     lambda state: [{INDEX: {**state[INDEX], **_ADDED[0]}}],
 )
 EXPORT_VECTORS = Operation("export-vectors", _export_vectors, lambda state: {VECTORS: state[INDEX]})
+ADOPT = Operation("adopt", _adopt, lambda state: {ADOPTED: state[VECTORS]})
+SYNC = Operation(
+    "sync",
+    _sync,
+    lambda state: {INDEX: {**state[INDEX], **_FOLLOWED}},
+    lambda state: [
+        {INDEX: {**state[INDEX], name: text}} for name, text in _FOLLOWED.items()
+    ],  # a file that could not be read
+)
 SERVE_TOOLS = Operation("tools of mcp", _serve_tools, lambda _: {})
 RERANK = Operation("re-ranker", _rerank, lambda _: {})
 SPOIL = Operation(
@@ -357,6 +398,8 @@ def found(root: Path, *, search: bool = True) -> State:
                 continue
             with Searcher.open(index, LOOKUP_QUERY_ENCODER) as searcher:
                 assert ids_of(searcher) == state[name].keys()
+    if (adopted := root / ADOPTED).exists():
+        state[ADOPTED] = texts_of(adopted)
     if (model := root / MODEL).exists():
         load_manifest(model, "model")
         state[MODEL] = {"weights": (model / "weights").read_text()}

@@ -20,7 +20,7 @@ _OF_MODULES = {
 _OF_LIBRARIES = {"TemporaryDirectory", "NamedTemporaryFile", "TemporaryFile", "open_memmap"}
 _OF_LIBRARIES |= {"save_file", "save_model", "snapshot_download", "SummaryWriter", "copytree"}
 
-_READS = "a connection that only reads"
+_READS = "what only reads"
 _SCRATCH = "files outside artefacts, which no later process reads"
 _BY_ITSELF = "a library writes a file into a directory that is synced before it is published"
 ALLOWED = {
@@ -31,6 +31,7 @@ ALLOWED = {
         _SCRATCH,
     ),
     "service/admission/low_priority.py": ({"write_text"}, "a setting of the kernel"),
+    "service/routes/files.py": ({"open"}, _READS),
     "swiftlet/corpora/archives.py": ({"TemporaryDirectory", "mkdir"}, _SCRATCH),
     "swiftlet/corpora/vector_sources/arrays.py": ({"open_memmap"}, "an array that is only read"),
     "swiftlet/corpora/vector_sources/pairing.py": ({"connect"}, _SCRATCH),
