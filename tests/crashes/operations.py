@@ -26,6 +26,7 @@ from swiftlet.errors import CorruptIndexError, RetrievalError
 from swiftlet.evaluation.weight import reset_weight
 from swiftlet.index.building.adopt import adopt
 from swiftlet.index.building.build import build_index
+from swiftlet.index.changes.last import LAST_FILE
 from swiftlet.index.changes.log import CHANGES_FILE
 from swiftlet.index.directory import documents
 from swiftlet.index.repair import repair
@@ -317,6 +318,7 @@ def _spoil(place: Place) -> None:
                 file.write(spoilt)
                 disk.sync(file)
     disk.sync(place.index)  # else a log that SQLite has removed may come back
+    disk.sync(place.index / LAST_FILE)  # no put syncs it, so power alone may take it back
 
 
 def _repair(place: Place) -> None:
@@ -359,9 +361,10 @@ SYNC = Operation(
     "sync",
     _sync,
     lambda state: {INDEX: {**state[INDEX], **_FOLLOWED}},
-    lambda state: [
-        {INDEX: {**state[INDEX], name: text}} for name, text in _FOLLOWED.items()
-    ],  # a file that could not be read
+    lambda state: [  # without a file that could not be read; or it fails after the last write
+        *({INDEX: {**state[INDEX], name: text}} for name, text in _FOLLOWED.items()),
+        {INDEX: {**state[INDEX], **_FOLLOWED}},
+    ],
 )
 SERVE_TOOLS = Operation("tools of mcp", _serve_tools, lambda _: {})
 RERANK = Operation("re-ranker", _rerank, lambda _: {})
