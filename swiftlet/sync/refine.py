@@ -4,6 +4,7 @@ The first index of a folder has the vectors of the look-up encoder, which are of
 is searched, and follows the folder, while the document encoder reads all passages.
 """
 
+from contextlib import closing
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -100,16 +101,17 @@ def _refine(
     problem = ""
     while not refined.wait(_SECONDS_AFTER_FAILURE if problem else 0):
         try:
-            reader = FolderReader(Folder(folder), SeenFiles(final, folder))
-            build(
-                reader.documents(Round()),
-                final,
-                overwrite=True,
-                progress=progress,
-                threads=threads,
-            )
-            with IndexWriter(final, None, threads=threads) as writer:
-                FolderSync(reader, writer).round()
+            with closing(SeenFiles(final, folder)) as seen:
+                reader = FolderReader(Folder(folder), seen)
+                build(
+                    reader.documents(Round()),
+                    final,
+                    overwrite=True,
+                    progress=progress,
+                    threads=threads,
+                )
+                with IndexWriter(final, None, threads=threads) as writer:
+                    FolderSync(reader, writer).round()
         except RetrievalError as error:
             if f"{error}" != problem:
                 warn(f"the vectors cannot be refined yet: {error}")
@@ -119,6 +121,5 @@ def _refine(
 
 
 def _watch(index: Path, folder: Path, report: Report, warn: Warn, stop: Event) -> None:
-    reader = FolderReader(Folder(folder), SeenFiles(index, folder))
-    with IndexWriter(index, None) as writer:
-        watch(FolderSync(reader, writer), report, warn, stop)
+    with closing(SeenFiles(index, folder)) as seen, IndexWriter(index, None) as writer:
+        watch(FolderSync(FolderReader(Folder(folder), seen), writer), report, warn, stop)

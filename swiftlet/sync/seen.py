@@ -33,10 +33,12 @@ class SeenFiles:
         self.path = index.parent / f".{index.name}.files"
         with storage_errors(self.path):
             disk.make_directory(self.path.parent, parents=True, exist_ok=True)
+            if not index.exists():  # a file that is left from an earlier index
+                self._remove()
             try:
                 self._connection = self._opened(folder)
             except sqlite3.DatabaseError:  # damaged, so files are read again
-                disk.remove(self.path, missing_ok=True)
+                self._remove()
                 self._connection = self._opened(folder)
         ((followed,),) = self._connection.execute("SELECT path FROM folder")
         if followed != str(folder) and Path(followed).exists():
@@ -93,6 +95,15 @@ class SeenFiles:
     def close(self) -> None:
         """Close the file."""
         self._connection.close()
+
+    def remove(self) -> None:
+        """Close the file, and remove it."""
+        self.close()
+        self._remove()
+
+    def _remove(self) -> None:
+        for end in ("", "-wal", "-shm"):
+            disk.remove(self.path.with_name(f"{self.path.name}{end}"), missing_ok=True)
 
 
 def _key(name: str) -> bytes:

@@ -8,7 +8,7 @@ from time import monotonic
 from watchfiles import watch as watch_files
 
 from swiftlet.errors import RetrievalError
-from swiftlet.index.updates.directory_writer import IndexWriter
+from swiftlet.index.updates.directory_writer import IndexWriter, identity_of
 from swiftlet.sync.folder import RULE_FILES
 from swiftlet.sync.rounds import FolderSync, Round
 
@@ -85,7 +85,7 @@ class _Watcher:
 
         The empty name stands for all files.
         """
-        identity, found = _identity(self._path), set[str]()
+        identity, found = identity_of(self._path), set[str]()
         if identity != self._identity:
             self._identity, found = identity, {""}
             self._batches = self._begin() if identity else iter(())
@@ -125,11 +125,3 @@ class _Watcher:
             return ""
         hidden = any(part.startswith(".") and part != "." for part in name.split("/"))
         return None if hidden else name.removeprefix(".")
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino

@@ -28,17 +28,26 @@ def sync(
 ) -> None:
     """Bring an index in step with a folder: new, changed, renamed and deleted files."""
     from swiftlet.encoders.opening import encoder_place
+    from swiftlet.errors import InvalidArgumentError
     from swiftlet.index.updates.directory_writer import IndexWriter
     from swiftlet.sync.folder import Folder
     from swiftlet.sync.rounds import FolderReader, FolderSync
     from swiftlet.sync.seen import SeenFiles
     from swiftlet.sync.watch import watch as follow
 
-    folder = folder.resolve()
-    reader = FolderReader(Folder(folder), SeenFiles(index, folder))
-    printed = set[str]()
-    if not (index / "manifest.json").exists():
-        _build(reader, index, encoder, threads, printed)
+    folder, is_new = folder.resolve(), not (index / "manifest.json").exists()
+    if not folder.is_dir():
+        raise InvalidArgumentError(f"{folder} is no folder: nothing is deleted")
+    if is_new and index.exists():
+        raise InvalidArgumentError(f"{index} is there and is no index: name another place for it")
+    seen, printed = SeenFiles(index, folder), set[str]()
+    reader = FolderReader(Folder(folder), seen)
+    if is_new:
+        try:
+            _build(reader, index, encoder, threads, printed)
+        except BaseException:
+            seen.remove()
+            raise
     with IndexWriter(index, encoder_place(encoder), threads=threads) as writer:
         following = FolderSync(reader, writer)
         for _ in range(_TRIES):
@@ -65,12 +74,9 @@ def _build(
     threads: int | None,
     printed: set[str],
 ) -> None:
-    from swiftlet.errors import InvalidArgumentError
     from swiftlet.index.building.build import build
     from swiftlet.sync.rounds import Round
 
-    if index.exists():
-        raise InvalidArgumentError(f"{index} is there and is no index: name another place for it")
     done = Round()
     with ProgressBars() as progress:
         built = build(

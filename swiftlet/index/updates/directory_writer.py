@@ -242,7 +242,7 @@ class IndexWriter(Writer):
     def _publish(self, artefact: Path, last: int, before: Mapping[str, object]) -> None:
         """Put a merged base in the place of the index, with the changes after `last`."""
         files = self._files
-        if files.identity != _identity(self.index):
+        if files.identity != identity_of(self.index):
             raise ArtefactError(f"{self.index} was replaced meanwhile: write once more")
         details = read_manifest(self.index).details
         tuned = {name: details[name] for name in _TUNED_DETAILS if name in details}
@@ -268,7 +268,7 @@ class IndexWriter(Writer):
         if self._closed:
             raise RetrievalError("the writer is closed: open the index again")
         files = self._files
-        if is_other := files.identity != _identity(self.index) or files.log != files.log_now():
+        if is_other := files.identity != identity_of(self.index) or files.log != files.log_now():
             files.close_log()  # SQLite would share files beside it with the log in its place
             load_manifest(self.index, "index")
         if is_other or not self._is_current:
@@ -298,7 +298,7 @@ class _Files:
 
         :raises ArtefactError: When the index is damaged.
         """
-        self.identity = _identity(index)
+        self.identity = identity_of(index)
         self._index_path = index
         self.log = self.log_now()
         """The identity of the file of changes, which a snapshot may replace that is unpacked."""
@@ -323,7 +323,7 @@ class _Files:
 
     def log_now(self) -> tuple[int, int] | None:
         """The identity of the file of changes that is in the index now."""
-        return _identity(self._index_path / CHANGES_FILE)
+        return identity_of(self._index_path / CHANGES_FILE)
 
     def has(self, document_id: str) -> bool:
         """Whether there is a document with this id now."""
@@ -407,7 +407,7 @@ class _Files:
         self.changes.close()
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def identity_of(path: Path) -> tuple[int, int] | None:
     """What tells a directory or file from another one in its place; None if there is none."""
     try:
         status = path.stat()

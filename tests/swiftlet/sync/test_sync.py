@@ -19,7 +19,7 @@ from swiftlet.sync.folder import Folder, FolderGoneError
 from swiftlet.sync.rounds import FolderReader, FolderSync, OtherFolderError, Round
 from swiftlet.sync.seen import SeenFiles
 from swiftlet.sync.watch import watch
-from tests.command_line import swiftlet
+from tests.command_line import refusal, swiftlet
 from tests.polling import wait_until
 
 pytest_plugins = ["tests.small_disk"]
@@ -260,6 +260,19 @@ def test_a_folder_that_vanishes_or_is_another_one_deletes_nothing(folder, sync, 
     other.mkdir()
     with pytest.raises(InvalidArgumentError, match=r"follows .*: sync .* into an index of its own"):
         SeenFiles(tmp_path / "index", other)
+
+
+def test_a_sync_that_makes_no_index_leaves_nothing(folder, tmp_path):
+    empty, own = tmp_path / "empty", tmp_path / "own"
+    empty.mkdir()
+    own.mkdir()
+    for index, followed, sentence in (
+        ("index", tmp_path / "absent", "is no folder: nothing is deleted"),
+        ("index", empty, "has no file that can be read: put one into it first"),
+        ("own", folder, "is there and is no index: name another place for it"),
+    ):
+        assert sentence in refusal(swiftlet("sync", tmp_path / index, followed))
+    assert {each.name for each in tmp_path.iterdir()} == {"empty", "own", "folder"}
 
 
 def test_a_folder_that_cannot_be_read_keeps_its_documents(folder, sync, tmp_path, monkeypatch):
