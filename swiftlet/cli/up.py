@@ -192,7 +192,7 @@ def _keep(index: Path, folder: Path, encoded: "SynchronizedArray[int] | None") -
         )
         process.start()
         process.join()
-        if process.exitcode == -signal.SIGTERM:  # as when this process ends
+        if process.exitcode in (None, -signal.SIGTERM):  # this process ends, and may have waited
             return
         print_note(
             f"the process that follows {folder} has ended with status {process.exitcode}: it "
