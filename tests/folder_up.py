@@ -39,7 +39,7 @@ def up(
         finally:
             process.terminate()
             assert process.stdout is not None
-            process.stdout.read()
+            assert "status None" not in process.stdout.read()  # of the process that follows
 
 
 def answer(url: str) -> Any:
