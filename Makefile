@@ -3,9 +3,9 @@
 # make image  build the service as a Docker image; make test-image builds and tests one
 # make dist   build and check the sdist and the wheel; make release VERSION=0.2.0 makes a release
 # make test   lint, types, layers and the tests that are cheap
-# make check  the tests that are dear: pages, servers, environments, load; CI runs them too
+# make check  the tests that are dear: pages, servers, environments, load
 # make docs   build the documentation as a site in build/site
-# make soak   the tests that take minutes; CI runs them after both
+# make soak   the tests that take minutes; make dear runs these and those of `make check`, as CI does
 # make again  run only the tests that failed last, one at a time
 # make crash HOURS=1  walk all points at which a crash or a fault may strike, then random histories
 # make explore   property tests with new random examples
@@ -41,7 +41,7 @@ FUZZ ?=
 VERSION ?=
 RELEASE ?=
 
-.PHONY: image test-image sbom dist release demo docs test check loadtest lint format tests soak again crash fuzz \
+.PHONY: image test-image sbom dist release demo docs test check loadtest lint format tests soak dear again crash fuzz \
 	explore constraints clean
 
 demo: $(VENV)/base
@@ -67,6 +67,9 @@ check: $(VENV)/dev
 
 soak: $(VENV)/dev
 	$(BIN)/python -m pytest -n 2 -m soak
+
+dear: $(VENV)/dev
+	$(BIN)/python -m pytest -n 2 -m 'check or soak'
 
 again: $(VENV)/dev
 	$(BIN)/python -m pytest -m '' --last-failed --last-failed-no-failures none

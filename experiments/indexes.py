@@ -16,7 +16,7 @@ from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.evaluation.experiment import run_queries
 from swiftlet.evaluation.metrics import evaluate_per_query
 from swiftlet.evaluation.retrievers import SearcherRetriever
-from swiftlet.types import Document, Qrels, Query
+from swiftlet.types import Document, Query
 
 SETTINGS = settings_beside(__file__)
 SPLITS: dict[str, str] = SETTINGS["collections"]
@@ -72,20 +72,14 @@ def index_of(folder: Path, found: Collection, encoder: Path = DEFAULT_ENCODER) -
     return place
 
 
-def some_queries(found: Collection) -> tuple[list[Query], Qrels]:
-    """The queries of a collection and their qrels; of many queries, some are drawn."""
+def values_of(
+    index: Path, encoder: Path | None, found: Collection, metric: str = METRIC, **fields: Any
+) -> dict[str, float]:
+    """The metric by query; of many queries, some are drawn."""
     queries = [*found.queries]
     if len(queries) > MOST_QUERIES:
         queries = random.Random(0).sample(queries, SAMPLED)
-    return queries, {query.query_id: found.qrels[query.query_id] for query in queries}
-
-
-def values_of(
-    index: Path, encoder: Path | None, found: Collection, metric: str = METRIC, *,
-    reranker: Path | None = None, **fields: Any,
-) -> dict[str, float]:  # fmt: skip
-    """The metric by query, of `some_queries`."""
-    queries, qrels = some_queries(found)
-    with swiftlet.open(index, encoder=encoder, reranker=reranker) as searcher:
+    qrels = {query.query_id: found.qrels[query.query_id] for query in queries}
+    with swiftlet.open(index, encoder=encoder) as searcher:
         run = run_queries(SearcherRetriever(searcher, **fields), queries, top_k=10)
     return evaluate_per_query(run, qrels, [metric])[metric]

@@ -26,9 +26,6 @@ HELP = {
     "again": "measure finished runs anew",
     "smoke": "try it in minutes: few documents, short trainings, all of it below runs/smoke",
     "queries": "file of queries, or BEIR folder",
-    "files": "folder of unpacked Debian packages, one folder each",
-    "words": "list of words, one a line",
-    "libraries": "folder of other readers, one folder each",
     "wordnet": "folder of WordNet's files, as Debian's package wordnet-base has them",
     "only": "one of its experiments",
 }

@@ -151,8 +151,12 @@ class Experiment:
 
     def _make_small(self, options: Namespace, parser: Parser) -> None:
         folder = RUNS / "smoke"
-        data = small_copy(options.data, self.collections, folder / "data")
-        changes = {"data": data, "work": folder / self.name, "seeds": 1}
+        small = small_copy(options.data, self.collections, folder / "data")
+        changes = {
+            "data": small if self.collections else options.data,
+            "work": folder / self.name,
+            "seeds": 1,
+        }
         for name, value in (changes | {"raw": folder / "results" / options.raw.name}).items():
             if name != "raw" or options.raw == parser.get_default("raw"):
                 setattr(options, name, value)

@@ -19,6 +19,7 @@ KEPT = {
     "papers-1": "The tag `papers-1` (commit 37a26d1) keeps the script",
     "4e5353c": "Commit 4e5353c keeps the script",
     "404af62": "Commit 404af62 keeps the script",
+    "e49126d": "Commit e49126d keeps the script",
 }
 """How a page names the revision that has its script, by what its raw figures say."""
 

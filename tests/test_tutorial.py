@@ -1,4 +1,4 @@
-"""The tutorial's commands, run as they stand, on some of the pages that it indexes."""
+"""The commands of the tutorials, run as they stand, on some of the pages that they index."""
 
 import json
 import os
@@ -9,6 +9,7 @@ import subprocess
 import sys
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,32 @@ ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "tutorial.md").read_text("utf-8")
 INSTALL, *STEPS, SERVE, CURL, DOCKER = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
 CORPUS = ["changes.md", "glossary.md", "image.md", "search.md", "tutorial.md"]
-ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+OWN_VECTORS = (ROOT / "docs" / "tutorial-own-vectors.md").read_text("utf-8")
+ENVIRONMENT = {
+    **os.environ,
+    "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    "PYTHONPATH": f"{ROOT}",
+}
+
+
+def said(steps: str, folder: Path) -> str:
+    """What commands print in a folder."""
+    ended = subprocess.run(
+        ["bash", "-euc", steps],
+        cwd=folder, env=ENVIRONMENT, check=False, capture_output=True, text=True,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+def answer(serve: str, curl: str, folder: Path) -> tuple[str, Any]:
+    """The times and the answer of a service that is started in a folder and asked."""
+    command, body = shlex.split(serve.replace("8080", "0")), shlex.split(curl)[-1].encode()
+    with (
+        served_by(command, cwd=folder, env=ENVIRONMENT) as address,
+        urllib.request.urlopen(f"{address}/search", data=body) as found,
+    ):
+        return found.headers["Server-Timing"], json.load(found)
 
 
 @pytest.mark.soak
@@ -26,19 +52,26 @@ def test_its_commands_index_distil_and_serve(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     for name in CORPUS:
         shutil.copy(ROOT / "docs" / name, tmp_path / "docs")
-    steps = subprocess.run(
-        ["bash", "-euc", "".join(STEPS)],
-        cwd=tmp_path, env=ENVIRONMENT, check=False, capture_output=True, text=True,
-    )  # fmt: skip
-    assert steps.returncode == 0, steps.stderr
-    assert "image.md" in steps.stdout
-    assert "nDCG@10" in steps.stdout
-    serve = shlex.split(SERVE.replace("8080", "0"))
-    with served_by(serve, cwd=tmp_path / "runs" / "tutorial", env=ENVIRONMENT) as address:
-        body = shlex.split(CURL)[-1].encode()
-        with urllib.request.urlopen(f"{address}/search", data=body) as answer:
-            found = json.load(answer)
+    steps = said("".join(STEPS), tmp_path)
+    assert "image.md" in steps
+    assert "nDCG@10" in steps
+    _, found = answer(SERVE, CURL, tmp_path / "runs" / "tutorial")
     assert found["hits"][0]["document_id"] == "image.md"
+
+
+@pytest.mark.soak
+def test_the_commands_on_own_vectors_adopt_learn_compare_and_serve(tmp_path: Path) -> None:
+    folder, *steps, serve, curl = re.findall(r"```sh\n(.*?)```", OWN_VECTORS, re.DOTALL)
+    (program,) = re.findall(r"```python\n(.*?)```", OWN_VECTORS, re.DOTALL)
+    (tmp_path / "vectors.py").write_text(program)
+    printed = said(f"{folder}python ../../vectors.py\n{''.join(steps)}", tmp_path)
+    by_words, by_meaning = printed.split("use it", 1)
+    assert "gzip" in by_words
+    assert "lzma" in by_meaning
+    assert "milliseconds to encode a query" in by_meaning
+    timing, found = answer(serve, curl, tmp_path / "runs" / "own-vectors")
+    assert "encode;dur=" in timing
+    assert found["hits"][0]["document_id"] in {"bz2", "gzip", "lzma", "tarfile", "zipfile"}
 
 
 @pytest.mark.check

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments import companions, reranking, sharing
+from experiments import companions, sharing
 from experiments.pairs import mixed
 from measuring.results import RESULTS, Figures, page_of
 
@@ -51,30 +51,6 @@ def test_the_findings_about_sharing_follow_from_the_seeds() -> None:
     unchanged = page(SDE=0.5, ADE=0.3)
     assert "Training hardly changes SDE (50.0 → 50.0)" in unchanged
     assert "in this table" not in unchanged
-
-
-def test_the_gain_of_a_reranker_is_judged_by_the_goal() -> None:
-    def figures(gain: float) -> Figures:
-        values = {"hybrid": {"a": 0.5, "b": 0.7, "c": 0.6}, "re-ranked": {}}
-        for place, (query, value) in enumerate(values["hybrid"].items()):
-            values["re-ranked"][query] = value + gain + 0.001 * place
-        held_out = {"weight": 0.3, "ndcg@10": 0.6, "searched_ndcg@10": 0.5}
-        cost = {"ms_a_pair": 5.0, "pairs": 8}
-        return {"seconds": 1800, "held_out": held_out, "values": values, **cost}
-
-    found = {("squad-dev-v1.1", 0): figures(0.05), ("qmsum", 0): figures(0.01)}
-    given = {"template": "experiments/reranking.md.j2", "machine": MACHINE}
-    page = page_of(Path("reranking.json"), reranking.collected(Namespace(), found) | given)
-    squad, qmsum = (
-        next(line for line in page.splitlines() if line.startswith(f"| {name} |"))
-        for name in ("squad-dev-v1.1", "qmsum")
-    )
-    assert "| 0.6000 | 0.6510 | +0.0510 |" in squad
-    assert squad.endswith("| reached |")
-    assert "qmsum: the weight 0.3 was chosen on queries held out" in page
-    assert "+0.1000." in page
-    assert "1 epoch on squad-dev-v1.1, then 2 epochs on qmsum with `optimiser.learning_rate" in page
-    assert qmsum.endswith("| **missed** |")
 
 
 def test_the_page_of_companions_names_the_best_row_and_the_gains() -> None:

@@ -233,7 +233,7 @@ def test_both_give_the_same_documents_whatever_the_corpus(server, tmp_path_facto
         Searcher.open(out, DEFAULT_QUERY_ENCODER) as local,
         Searcher.open(address, DEFAULT_QUERY_ENCODER) as remote,
     ):
-        asked = product(("w1 w2", "w30", "nothing of these"), (1, 10, 40, 50), remote.modes)
+        asked = product(("w1 w2", "w30", "nothing of these"), (1, 10, 40), remote.modes)
         for query, top_k, mode in asked:
             for chosen in (None, {"third": 1}):
                 found, expected = (

@@ -4,7 +4,6 @@ import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
@@ -59,25 +58,6 @@ def index(factory: str) -> Engine:
         probes = index.most_probes if "HNSW" not in factory else 64
         index.parameters = FaissParameters(probes=probes, refine_factor=4, num_candidates=100)
     return index
-
-
-@pytest.mark.parametrize(
-    "make",
-    [partial(FaissIndex.create, "Flat"), partial(ExactIndex.create, "array")],
-    ids=["faiss", "exact"],
-)
-def test_a_search_gives_the_best_rows_with_their_inner_products(make):
-    index = make(2)
-    assert (index.dim, index.size) == (2, 0)
-    index.add(POINTS)
-    for query, expected in (
-        ((1, 0), [(0, 1.0), (2, 0.6)]),
-        ((0.8, 0.6), [(2, 0.96), (0, 0.8), (1, 0.6)]),
-        ((-0.6, -0.8), [(3, 0.6)]),
-    ):
-        scores, rows = index.search(np.array(query, np.float32), len(expected))
-        assert rows.tolist() == [row for row, _ in expected]
-        assert scores.tolist() == pytest.approx([score for _, score in expected])
 
 
 @pytest.mark.parametrize("num_candidates", [1, 7, 100, 1000])
