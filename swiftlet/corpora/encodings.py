@@ -85,15 +85,21 @@ def encoding_of(sample: bytes, *, complete: bool = True) -> str:
         raise LineError(_NULS)
     if sample.isascii() and _ISO_2022_JP.search(sample):
         return "iso_2022_jp"
+    if _is_utf_8(sample, complete=complete):
+        return "utf-8"
+    read = sample.decode(errors="surrogateescape")
+    beyond = "".join(_BEYOND_ASCII.findall(read))
+    if len(beyond) >= 2 * sum("\udc80" <= each <= "\udcff" for each in beyond):
+        return "utf-8"  # with a few bytes that are not
+    return _recognised(sample)
+
+
+def _is_utf_8(sample: bytes, *, complete: bool = False) -> bool:
     try:
         codecs.getincrementaldecoder("utf-8")().decode(sample, final=complete)
     except UnicodeDecodeError:
-        read = sample.decode(errors="surrogateescape")
-        beyond = "".join(_BEYOND_ASCII.findall(read))
-        if len(beyond) >= 2 * sum("\udc80" <= each <= "\udcff" for each in beyond):
-            return "utf-8"  # with a few bytes that are not
-        return _recognised(sample)
-    return "utf-8"
+        return False
+    return True
 
 
 def name_of(encoding: str) -> str:
@@ -121,6 +127,8 @@ def _utf_16(sample: bytes) -> str:
     is_wide = low[encoding] > _MANY_LOW * len(halves[encoding]) and rare <= _MOST_ERRORS * len(text)
     if is_wide:
         return encoding if "\0" not in text and "\ufffd" not in text[:-1] else ""
+    if _is_utf_8(sample):  # of ASCII letters, two are often the bytes of a Chinese character
+        return ""
     # East Asian characters have no such byte; swapped, they are of all scripts.
     texts = {name: sample[: len(sample) // 2 * 2].decode(name, "replace") for name in halves}
     known = {name: len(_OF_EAST_ASIA.findall(text)) for name, text in texts.items()}

@@ -3,9 +3,12 @@
 import json
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from itertools import chain, islice
 from pathlib import Path
 
+import numpy as np
 import tokenizers
+from numpy.typing import NDArray
 
 from swiftlet.errors import CorruptArtefactError
 from swiftlet.text import normalise, without_surrogates
@@ -19,6 +22,9 @@ _LONGEST_WORD_TOKENS = 32
 # The ids of up to this many words are kept, which takes 8 MB: a query of words that came before is
 # tokenised in 3 microseconds instead of 26 (docs/results/smaller.md#tokenising).
 _MOST_WORDS = 1 << 15
+MOST_WORDS_OF_CORPUS = 1 << 17
+"""What a build keeps, which takes 60 MB: each text is cut, and then encoded."""
+
 _LONGEST_KEPT_WORD = 48
 _UNKNOWN = "☃" * 200
 
@@ -42,9 +48,17 @@ class Tokenizer:
         self._whole = tokenizers.Tokenizer.from_str(tokenizer.to_str())
         self._whole.no_truncation()
         self._splits_at_spaces = _splits_at_spaces(tokenizer)
+        # A token may take the space beside it, too.
+        self._knows_words = self._splits_at_spaces and not any(
+            token["lstrip"] or token["rstrip"]
+            for token in json.loads(tokenizer.to_str())["added_tokens"]
+        )
         self._clean = cleaning_for(tokenizer)
         self._has_blanks = self._clean is not normalise
+        self.most_words = _MOST_WORDS
+        """How many words are known, with their ids and their tokens."""
         self._ids_of_words: dict[str, list[int]] = {}
+        self._words_of: dict[str, list[int]] = {}
         self._whole.encode(_UNKNOWN)  # an error without the token that stands for it
         whole = self._whole.encode("a")
         inner = [n for n, special in enumerate(whole.special_tokens_mask) if not special]
@@ -125,7 +139,7 @@ class Tokenizer:
                 encoding = self._whole.encode(word, add_special_tokens=False)
                 found = encoding.ids
                 if len(word) <= _LONGEST_KEPT_WORD:
-                    if len(known) >= _MOST_WORDS:
+                    if len(known) >= self.most_words:
                         known.clear()
                     known[word] = found
             ids += found
@@ -148,7 +162,7 @@ class Tokenizer:
 
     def count(self, text: str) -> int:
         """How many tokens the whole text has, without special tokens."""
-        return sum(tokens for _, _, tokens in self.words(text, 0, len(text)))
+        return sum(int(words[:, 2].sum()) for words in self.blocks(text, 0, len(text)))
 
     def words(self, text: str, start: int, end: int) -> Iterator[tuple[int, int, int]]:
         """The words of `text[start:end]`, each as (start, end, number of tokens).
@@ -157,32 +171,74 @@ class Tokenizer:
         without a token, such as an accent that the tokenizer drops, belongs to the word before it.
         So do tokens of white space, but not to its span. Positions are places in `text`.
         """
+        for words in self.blocks(text, start, end):
+            yield from map(tuple, words.tolist())
+
+    def blocks(self, text: str, start: int, end: int) -> Iterator[NDArray[np.int64]]:
+        """What `words` gives, as arrays (n, 3), one for each block of the text."""
         while start < end:
             block_start, start = start, _block_end(text, start, end, _BLOCK_CHARACTERS)
             block = self._clean(text[block_start:start])
-            encoding = self._whole.encode(block, add_special_tokens=False)
-            word_start = word_end = tokens = 0
-            word: int | None = None
-            for (token_start, token_end), token_word in zip(
-                encoding.offsets, encoding.word_ids, strict=True
-            ):
-                if self._has_blanks:
-                    if not (read := block[token_start:token_end].lstrip()):
-                        tokens += bool(tokens)
-                        continue
-                    token_start = token_end - len(read)  # noqa: PLW2901 - some begin with a space
-                same_word = token_word is not None and token_word == word
-                if tokens and (not same_word or tokens >= _LONGEST_WORD_TOKENS):
-                    word_end = _word_end(block, word_end, token_start)
-                    yield block_start + word_start, block_start + word_end, tokens
-                    tokens = 0
-                if not tokens:
-                    word_start, word = token_start, token_word
-                word_end = token_end
-                tokens += 1
-            if tokens:
-                word_end = _word_end(block, word_end, len(block))
-                yield block_start + word_start, block_start + word_end, tokens
+            if self._knows_words:
+                words = self._words_of_parts(block.split(" "))
+            else:
+                encoding = self._whole.encode(block, add_special_tokens=False)
+                words = np.fromiter(self._words_in(block, encoding), (np.int64, 3))
+            words[:, :2] += block_start
+            yield words
+
+    def _words_of_parts(self, parts: list[str]) -> NDArray[np.int64]:
+        """The words of a block, (n, 3), of which these parts stand between spaces."""
+        known, found = self._words_of, [*map(self._words_of.get, parts)]
+        new = {part: list[int]() for part, each in zip(parts, found, strict=True) if each is None}
+        new_ids = {part: list[int]() for part in new}
+        # All at once, since a call takes longer than a word; no word has a space.
+        block = " ".join(new)
+        encoding = self._whole.encode(block, add_special_tokens=False)
+        place, last, names, name, ids = 0, -1, iter(new), "", iter(encoding.ids)
+        for start, end, tokens in self._words_in(block, encoding):
+            while start > last:
+                place, name = last + 1, next(names)
+                last = place + len(name)
+            new[name] += start - place, end - place, tokens
+            new_ids[name] += islice(ids, tokens)
+        for kept, each in ((known, new), (self._ids_of_words, new_ids)):
+            if len(kept) + len(each) > self.most_words:
+                kept.clear()
+            kept.update((part, it) for part, it in each.items() if len(part) <= _LONGEST_KEPT_WORD)
+        each_of = [
+            new[part] if each is None else each for part, each in zip(parts, found, strict=True)
+        ]
+        words = np.fromiter(chain.from_iterable(each_of), np.int64).reshape(-1, 3)
+        lengths = np.fromiter(map(len, parts), np.int64, len(parts)) + 1
+        counts = np.fromiter(map(len, each_of), np.int64, len(parts)) // 3
+        words[:, :2] += np.repeat(np.cumsum(lengths) - lengths, counts)[:, np.newaxis]
+        return words
+
+    def _words_in(
+        self, block: str, encoding: tokenizers.Encoding
+    ) -> Iterator[tuple[int, int, int]]:
+        """The words of a block, as in `words`."""
+        word_start = word_end = tokens = 0
+        word: int | None = None
+        for (token_start, token_end), token_word in zip(
+            encoding.offsets, encoding.word_ids, strict=True
+        ):
+            if self._has_blanks:
+                if not (read := block[token_start:token_end].lstrip()):
+                    tokens += bool(tokens)
+                    continue
+                token_start = token_end - len(read)  # noqa: PLW2901 - some begin with a space
+            same_word = token_word is not None and token_word == word
+            if tokens and (not same_word or tokens >= _LONGEST_WORD_TOKENS):
+                yield word_start, _word_end(block, word_end, token_start), tokens
+                tokens = 0
+            if not tokens:
+                word_start, word = token_start, token_word
+            word_end = token_end
+            tokens += 1
+        if tokens:
+            yield word_start, _word_end(block, word_end, len(block)), tokens
 
 
 def cleaning_for(tokenizer: tokenizers.Tokenizer) -> Callable[[str], str]:

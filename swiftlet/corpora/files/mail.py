@@ -26,7 +26,9 @@ MOST_PARTS = 1_000
 """Of an e-mail that are read."""
 
 _NAME_AND_ADDRESS = re.compile(r'\s*+"?([^"<>]*+)"?\s*+<([^<>]*)>')
-_HEAD_OF_PROPERTIES = 32
+_PROPERTIES = "__properties_version1.0"
+_HEAD_OF_PROPERTIES, _HEAD_OF_RECIPIENT = 32, 8
+_RECIPIENTS_KIND = b"\3\0\x15\x0c"
 _OUTLOOKS_FIRST_DAY = datetime(1601, 1, 1, tzinfo=UTC)
 
 
@@ -139,23 +141,45 @@ def outlook_parts(path: Path, content: bytes, note: Note) -> Iterator[Part | Col
                 return _text(found, codec).replace("\0", "").strip()
         return ""
 
+    def recipients(kind: int) -> str:
+        """Those of one kind; without them, their names alone."""
+        found = []
+        for folder in (f"{each}/" for each in folders if each.startswith("__recip")):
+            entries = _properties(file.get(f"{folder}{_PROPERTIES}") or b"", _HEAD_OF_RECIPIENT)
+            if int.from_bytes(entries.get(_RECIPIENTS_KIND, b"\1")[:4], "little") == kind:
+                found.append(
+                    _person(text("3001", folder), text("39FE", folder) or text("3003", folder))
+                )
+        return ", ".join(found)
+
+    folders = sorted({name.split("/")[0] for name in file})
     rich = file.get("__substg1.0_10130102") or b""
-    sender, address = text("0C1A"), text("5D01") or text("0C1F")
     fields = {
-        "from": f"{sender} <{address}>" if "@" in address else sender, "to": text("0E04"),
-        "cc": text("0E03"), "date": _outlooks_date(file.get("__properties_version1.0") or b""),
+        "from": _person(text("0C1A"), text("5D01") or text("0C1F")),
+        "to": recipients(1) or text("0E04"), "cc": recipients(2) or text("0E03"),
+        "date": _outlooks_date(_properties(file.get(_PROPERTIES) or b"", _HEAD_OF_PROPERTIES)),
     }  # fmt: skip
     page = [rich.decode(errors="replace")] if rich else []
     yield from _document(path, text("0037"), [text("1000")], page, fields, {}, note)
-    folders = sorted({name.split("/")[0] for name in file if name.startswith("__attach")})
-    names = (text("3707", f"{each}/") or text("3704", f"{each}/") for each in folders)
+    attached = (f"{each}/" for each in folders if each.startswith("__attach"))
+    names = (text("3707", folder) or text("3704", folder) for folder in attached)
     yield from _unread(path, [each or "without a name" for each in names])
 
 
-def _outlooks_date(properties: bytes) -> str:
-    """When it was sent, or delivered, from entries of 16 bytes."""
-    starts = range(_HEAD_OF_PROPERTIES, len(properties), 16)
-    entries = {properties[at : at + 4]: properties[at + 8 : at + 16] for at in starts}
+def _person(name: str, address: str) -> str:
+    """Somebody as a header names them; Outlook has addresses that are none elsewhere, too."""
+    has_both = "@" in address and name not in {"", address}
+    return f"{name} <{address}>" if has_both else name or address
+
+
+def _properties(content: bytes, head: int) -> dict[bytes, bytes]:
+    """The values of properties by their tags, from entries of 16 bytes after a head."""
+    starts = range(head, len(content), 16)
+    return {content[at : at + 4]: content[at + 8 : at + 16] for at in starts}
+
+
+def _outlooks_date(entries: Mapping[bytes, bytes]) -> str:
+    """When it was sent, or delivered."""
     for tag in (b"\x40\0\x39\0", b"\x40\0\x06\x0e"):
         if ticks := int.from_bytes(entries.get(tag, b""), "little"):
             with suppress(OverflowError):

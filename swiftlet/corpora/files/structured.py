@@ -17,11 +17,19 @@ _LONGEST_OUTPUT = 2_000
 
 def json_parts(path: Path, content: bytes, note: Note) -> Iterator[Part]:
     """The document of a JSON file: a line for each value, below the names that lead to it."""
-    value = json.loads(text_of(path, content, note))
+    value = _value_of(path, content, note)
     if lines := [*_lines(value if isinstance(value, dict | list) else [value], 0)]:
         names = (value[name] for name in _TITLES if isinstance(value, dict) and name in value)
         title = next((name for name in names if isinstance(name, str)), "")
         yield Part("\n".join(lines), title or path.stem)
+
+
+def _value_of(path: Path, content: bytes, note: Note) -> Any:
+    try:
+        return json.loads(text_of(path, content, note))
+    except json.JSONDecodeError as error:
+        problem = f"no valid JSON from column {error.colno} on ({error.msg}), so it is left out"
+        raise CollectionError(path, problem, error.lineno) from error
 
 
 def _lines(value: Any, depth: int) -> Iterator[str]:
@@ -72,7 +80,9 @@ def _add_blocks(element: Any, blocks: list[str]) -> None:
 
 def notebook_parts(path: Path, content: bytes, note: Note) -> Iterator[Part | CollectionError]:
     """The document of a notebook: its Markdown, its code between fences, and printed text."""
-    book = json.loads(text_of(path, content, note))
+    book = _value_of(path, content, note)
+    if not isinstance(book, dict):
+        raise CollectionError(path, "it has no cells, as a notebook has, so it is left out")
     about = book.get("metadata", {})
     language = about.get("language_info", about.get("kernelspec", {})).get("name", "")
     sheets = book.get("worksheets", ())  # of earlier versions

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from swiftlet import encoders
 from swiftlet.arguments import StrPath, made, path_of
-from swiftlet.corpora.languages import LEAST_SHARE, Languages
+from swiftlet.corpora.languages import LEAST_SHARE, Languages, begin_loading
 from swiftlet.corpora.lines import SkippedLines
 from swiftlet.corpora.rows import Corpus, documents_to_encode, rows_in
 from swiftlet.corpora.vector_sources import open_vectors
@@ -185,6 +185,8 @@ def build_index(
     settings, progress = settings or BuildSettings(), progress or Silence()
     out = out.resolve()  # a link stays, and what it leads to is locked and replaced
     check_target(out, overwrite=overwrite, kind="index")
+    if settings.language == AUTO:
+        begin_loading()
     corpus: EncodedCorpus | NewCorpus
     if isinstance(documents, EncodedCorpus):
         corpus, made = documents, f"{documents.name} were encoded"

@@ -14,6 +14,7 @@ from swiftlet import disk
 from swiftlet.encoders.encoder import ModelEncoder
 from swiftlet.encoders.encoding import encode_batches
 from swiftlet.encoders.function import known_as, remembered
+from swiftlet.encoders.tokenizer import MOST_WORDS_OF_CORPUS
 from swiftlet.errors import ArtefactError, InvalidArgumentError
 from swiftlet.index.building.settings import BuildSettings
 from swiftlet.index.contents import Contents
@@ -49,6 +50,7 @@ class NewCorpus:
         self._documents, self._encoder, self._index = documents, encoder, index
         self._threads = settings.threads or available_processors()
         splitter = settings.splitter(encoder)
+        encoder.tokenizer.most_words = MOST_WORDS_OF_CORPUS
         self.split = splitter.split
         vectors, weight = encoder.manifest.vectors, encoder.manifest.details.get("weight")
         self.details: dict[str, Any] = {

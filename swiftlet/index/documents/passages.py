@@ -4,7 +4,6 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 from typing import Protocol
 
 import numpy as np
@@ -94,8 +93,12 @@ class PassageSplitter:
             yield 0, 0
 
     def _cut(self, text: str, start: int, end: int, budget: int, overlap: int) -> Iterator[Span]:
-        found = islice(self.tokenizer.words(text, start, end), self.most_words)
-        words = np.fromiter(found, dtype=(np.int64, 3))
+        blocks = [np.empty((0, 3), np.int64)]
+        for block in self.tokenizer.blocks(text, start, end):
+            blocks.append(block)
+            if self.most_words is not None and sum(map(len, blocks)) >= self.most_words:
+                break
+        words = np.concatenate(blocks)[: self.most_words]
         words = _with_whole_code(words, text, start, end, budget)
         if not len(words):
             return

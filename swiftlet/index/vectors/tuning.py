@@ -1,6 +1,8 @@
 """Search parameters that find enough of the nearest passages, measured against exact search."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 
@@ -52,12 +54,23 @@ def exact_rows(
     return np.stack([best_rows(each, vectors)[0][:wanted] for each in rows])
 
 
+def _found(index: VectorIndex, queries: Embeddings, num_candidates: int) -> list[Rows]:
+    """The rows that the index finds for each of `queries` (q, dim), by all cores."""
+
+    def rows(some: Embeddings) -> list[Rows]:
+        return [index.search(query, num_candidates)[1] for query in some]
+
+    threads = available_processors()
+    with ThreadPoolExecutor(threads) as pool:
+        return [*chain.from_iterable(pool.map(rows, np.array_split(queries, threads)))]
+
+
 def recall(index: VectorIndex, queries: Embeddings, nearest: Rows, num_candidates: int) -> float:
     """The share of each query's `nearest` rows (q, k) among the first k that the index finds."""
     count = nearest.shape[1]
     shares = [
-        len(np.intersect1d(index.search(query, num_candidates)[1][:count], expected)) / count
-        for query, expected in zip(queries, nearest, strict=True)
+        len(np.intersect1d(rows[:count], expected)) / count
+        for rows, expected in zip(_found(index, queries, num_candidates), nearest, strict=True)
     ]
     return float(np.mean(shares))
 
@@ -72,11 +85,10 @@ def near_recall(
     of each query in order; fewer if there are fewer.
     """
     expected = nearest[:, :10]
-    found = 0
-    for query, last in zip(queries, expected[:, -1], strict=True):
-        rows = index.search(query, TUNED_CANDIDATES)[1][: expected.shape[1]]
+    each, found = _found(index, queries, TUNED_CANDIDATES), 0
+    for query, last, rows in zip(queries, expected[:, -1], each, strict=True):
         least = float(best_scores(embeddings[[last]], query, index.metric)[0])
-        scores = best_scores(embeddings[rows], query, index.metric)
+        scores = best_scores(embeddings[rows[: expected.shape[1]]], query, index.metric)
         near = scores >= least - (1 - NEAR) * abs(least)
         found += int(np.count_nonzero(near))
     return found / expected.size

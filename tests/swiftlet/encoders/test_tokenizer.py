@@ -84,6 +84,17 @@ def test_the_words_of_a_span_hold_all_its_tokens_in_order(tokenizer, text, data)
     assert not any(character.isspace() for a, b, _ in words for character in text[a:b])
 
 
+@settings(max_examples=60, deadline=None)
+@given(TEXTS)
+@example("[CLS]a [MASK] \u0301 \u200b ab\u0301")
+def test_words_are_the_same_whether_their_parts_are_known_or_not(tokenizer, text):
+    block = normalise(text)
+    encoding = tokenizer._whole.encode(block, add_special_tokens=False)
+    for _ in range(2):
+        assert [*tokenizer.words(text, 0, len(text))] == [*tokenizer._words_in(block, encoding)]
+        assert tokenizer.encode(text)[1:-1] == encoding.ids[: tokenizer.max_tokens - 2]
+
+
 @settings(max_examples=40, deadline=None)
 @given(TEXTS, st.sampled_from(["\n", "\n\n", "\t", " \n  "]))
 def test_ends_of_lines_are_tokens_where_a_tokenizer_has_them(text, end):

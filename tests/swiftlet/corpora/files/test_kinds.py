@@ -351,8 +351,9 @@ REFUSED: dict[str, tuple[bytes, str]] = {
     "a.mbox": (b"no mail", "no line begins with"),
     "a.msg": (b"no mail", "it is no compound file"),
     "a.json": (b"[" * 100_000, "it is nested too deeply to be read"),
-    "b.json": (b"{]", "cannot be read as json: Expecting property name"),
-    "a.ipynb": (b"[]", "cannot be read as notebook"),
+    "b.json": (b'{"a": 1,\n]', r"b.json, line 2: no valid JSON from column 1 on \(Expecting "),
+    "a.ipynb": (b"[]", "a.ipynb: it has no cells, as a notebook has, so it is left out"),
+    "b.ipynb": (b'{"cells": [', r"no valid JSON from column 12 on \(.*\), so it is left out"),
     "a.py": (b" ", "the file is empty"),
 }  # fmt: skip
 
@@ -401,8 +402,8 @@ def test_the_time_grows_with_the_file(name: str, piece: str, tmp_path: Path) -> 
     assert grows_evenly(read, 3_000 if name == "a.mbox" else 20_000)
 
 
-def compound(streams: dict[str, bytes], folder: dict[str, bytes]) -> bytes:
-    """A compound file with streams at its root and in one folder, all in sectors of 512 bytes."""
+def compound(streams: dict[str, bytes], folders: dict[str, dict[str, bytes]]) -> bytes:
+    """A compound file with streams at its root and in folders, all in sectors of 512 bytes."""
     entries, sectors = list[bytes](), list[bytes]()
     table: list[int] = []
 
@@ -417,13 +418,17 @@ def compound(streams: dict[str, bytes], folder: dict[str, bytes]) -> bytes:
         head = struct.pack("<HBB3I", len(coded), kind, 1, 2**32 - 1, right, child) + bytes(36)
         entries.append(coded.ljust(64, b"\0") + head + struct.pack("<IQ", start, size))
 
-    names = [*streams]
-    entry("Root Entry", 5, 2**32 - 1, 1, 0xFFFFFFFE, 0)
-    for number, name in enumerate(names, start=1):
-        entry(name, 2, number + 1, 2**32 - 1, put(streams[name]), len(streams[name]))
-    entry("__attach_version1.0_#00000000", 1, 2**32 - 1, len(names) + 2, 0, 0)
-    for name, content in folder.items():
-        entry(name, 2, 2**32 - 1, 2**32 - 1, put(content), len(content))
+    none = 2**32 - 1
+    entry("Root Entry", 5, none, 1, 0xFFFFFFFE, 0)
+    for number, (name, content) in enumerate(streams.items(), start=1):
+        entry(name, 2, number + 1, none, put(content), len(content))
+    child = len(entries) + len(folders)
+    for left, (name, inner) in zip(range(len(folders))[::-1], folders.items(), strict=True):
+        entry(name, 1, len(entries) + 1 if left else none, child, 0, 0)
+        child += len(inner)
+    for inner in folders.values():
+        for left, (name, content) in zip(range(len(inner))[::-1], inner.items(), strict=True):
+            entry(name, 2, len(entries) + 1 if left else none, none, put(content), len(content))
     first = put(b"".join(entries))
     table += [2**32 - 3]
     head = bytes.fromhex("d0cf11e0a1b11ae1") + bytes(16) + struct.pack("<5H", 62, 3, 65534, 9, 6)
@@ -438,9 +443,21 @@ OUTLOOK = compound(
         "__substg1.0_0037001F": "Tea".encode("utf-16-le"),
         "__substg1.0_1000001F": "Green or black?".encode("utf-16-le"),
         "__substg1.0_0C1A001F": "Ada".encode("utf-16-le"),
+        "__substg1.0_0C1F001F": "ada@x.org".encode("utf-16-le"),
+        "__substg1.0_0E04001F": "Bob; Cy".encode("utf-16-le"),
         "__properties_version1.0": bytes(32) + bytes.fromhex("400039000600000000a02c0eb8ddd901"),
     },
-    {"__substg1.0_3707001F": "menu.pdf".encode("utf-16-le")},
+    {
+        "__attach_version1.0_#00000000": {"__substg1.0_3707001F": "menu.pdf".encode("utf-16-le")},
+        "__recip_version1.0_#00000000": {
+            "__substg1.0_3001001F": "Bob".encode("utf-16-le"),
+            "__substg1.0_39FE001F": "bob@x.org".encode("utf-16-le"),
+        },
+        "__recip_version1.0_#00000001": {
+            "__substg1.0_3003001F": "cy@x.org".encode("utf-16-le"),
+            "__properties_version1.0": bytes(8) + b"\3\0\x15\x0c\6\0\0\0\2" + bytes(7),
+        },
+    },
 )  # fmt: skip
 
 
@@ -449,7 +466,11 @@ def test_an_e_mail_of_outlook_is_read_and_its_attachments_are_named(tmp_path: Pa
     skipped = SkippedLines()
     (document,) = read_documents(tmp_path, skipped=skipped)
     assert (document.title, document.metadata["author"]) == ("Tea", "Ada")
-    assert document.text == "From: Ada\nDate: 2023-09-02T16:10:56+00:00\n\nGreen or black?"
+    assert document.text == (
+        "From: Ada <ada@x.org>\nTo: Bob <bob@x.org>\nDate: 2023-09-02T16:10:56+00:00\n\n"
+        "Green or black?"
+    )
+    assert document.metadata["cc"] == "cy@x.org"
     assert skipped.messages[0].endswith("attachments are not read: menu.pdf")
 
 

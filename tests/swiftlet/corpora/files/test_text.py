@@ -249,7 +249,7 @@ def test_a_sentence_is_read_in_the_encoding_of_its_language(codec: str, text: st
         b"\x89PNG\r\n\x1a\n", bytes(1000), b"\x7fELF\2\1\1" + bytes(50), b"\xff\xfea",
         "ä\nbö".encode() + b"\xff", "ä".encode() + b"a" * 100_000 + b"\xe9",
         b"a" * 1_000 + b"\0", b"\1\2plain", "a\0".encode("utf-16"), "새 책".encode("iso-2022-kr"),
-        "a book".encode("utf-32-le"),
+        "a book".encode("utf-32-le"), b"x=foo\0bar", b'print("\0")', b"import\1this",
     ],
 )  # fmt: skip
 def test_what_is_no_text_is_refused(content: bytes) -> None:
