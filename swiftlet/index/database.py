@@ -82,13 +82,15 @@ def parse_metadata(text: str, path: Path) -> Mapping[str, Any]:
     if text == "{}":
         return _NO_METADATA
     metadata: Any
-    with damage(path):
-        try:
-            metadata = from_json(text)
-        except ValueError:  # the fast parser refuses deep nesting
+    try:
+        metadata = from_json(text)
+    except (TypeError, ValueError):  # the fast parser refuses deep nesting
+        metadata = None
+    if not isinstance(metadata, dict):
+        with damage(path):
             metadata = json.loads(text)
-        if not isinstance(metadata, dict):
-            raise TypeError(f"metadata are {shown(text)}")
+            if not isinstance(metadata, dict):
+                raise TypeError(f"metadata are {shown(text)}")
     return metadata
 
 

@@ -6,7 +6,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from swiftlet.index.documents.passages import NumbersByRow
+from swiftlet.index.documents.passages import DocumentNumbers, NumbersByRow
 from swiftlet.index.vectors.vector_index import Rows
 from swiftlet.types import Embeddings
 
@@ -57,6 +57,20 @@ def best_passages(
     # Documents are in ascending order here, and a stable sort keeps it among equal scores.
     best = best[np.argsort(-scores[best], kind="stable")]
     return scores[best], rows[best]
+
+
+def score_of_last(scores: Embeddings, documents: DocumentNumbers, count: int) -> np.float32:
+    """The score that the `count` best documents of passages have at least, by maxP.
+
+    `scores` (k,) and `documents` (k,) are in any order. Minus infinity if there are fewer.
+    """
+    order, seen = np.argsort(-scores), set[float]()
+    for place, document in enumerate(documents[order].tolist()):
+        seen.add(document)
+        if len(seen) == count:
+            last: np.float32 = scores[order[place]]
+            return last
+    return np.float32(-np.inf)
 
 
 Scores = TypeVar("Scores", Embeddings, np.float32)

@@ -342,8 +342,9 @@ def outdated(details: Mapping[str, Any]) -> bool:
 
 def united(readings: Iterable[Sequence[str]]) -> Counter[str]:
     """The words of all readings; each as often as the reading has it that has it most often."""
-    counts: Counter[str] = Counter()
-    for words in readings:
+    rest = iter(readings)
+    counts = Counter(next(rest, ()))  # most often the only one
+    for words in rest:
         counts |= Counter(words)
     return counts
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from math import log1p
 from operator import itemgetter
 from pathlib import Path
@@ -209,7 +209,7 @@ def counted_words(
     readings = analysis.readings(text)
     counts = united(readings)
     names = Counter(analysis.names(text))
-    found = passages([*(counts | names)])
+    found = passages([*dict.fromkeys([*counts, *names])])
     # A name that no passage has would only lower all scores: its parts are counted already.
     named = {name: count for name, count in names.items() if found[name]}
     counts.update(named)
@@ -232,7 +232,7 @@ class LexicalQuery(WordQuery):
         self._index, self._searcher, self._schema = index, index.searcher, index.schema
         self._size = index.num_rows
         self._weight = np.float32(words.weight)
-        self._highlights = index.analysis.highlighter(words.searched)
+        self._searched = words.searched
         parts = []
         for word in words.searched:
             # tantivy weighs a word by the passages of this index alone.
@@ -284,7 +284,11 @@ class LexicalQuery(WordQuery):
 
     def highlights(self, text: str) -> tuple[Span, ...]:
         """The spans of the searched words in a text, in order; of word pieces, none."""
-        return self._highlights(text)
+        return self._highlighter(text)
+
+    @cached_property
+    def _highlighter(self) -> Callable[[str], tuple[Span, ...]]:
+        return self._index.analysis.highlighter(self._searched)
 
     def _found(self, query: Any, most: int) -> tuple[Embeddings, Rows]:
         with _damage():

@@ -6,7 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swiftlet.index.vectors.vector_index import Rows
-from swiftlet.search.ranking import Ranking, best_passages, reciprocal_ranks, weighted_sum
+from swiftlet.search.ranking import (
+    Ranking,
+    best_passages,
+    reciprocal_ranks,
+    score_of_last,
+    weighted_sum,
+)
 from swiftlet.search.stages.state import SearchState
 from swiftlet.types import Embeddings
 
@@ -130,12 +136,9 @@ class Fuse:
             if unseen is not None and unseen < _UNKNOWN_OTHER:
                 unseen = scale.of(np.array([unseen]), search.embedding)[0]
             found = Ranking(scale.of(found.scores, search.embedding), found.rows, unseen)
-        rows = np.sort(np.concatenate((found.rows, search.lexical.rows)))
-        first = np.ones(len(rows), dtype=bool)  # `np.unique` takes three times as long
-        first[1:] = rows[1:] != rows[:-1]
-        rows = rows[first]
-        dense, has_dense = _scores_at(rows, found)
-        lexical, has_lexical = _scores_at(rows, search.lexical)
+        rows, at_dense, at_lexical = _united(found.rows, search.lexical.rows)
+        dense, has_dense = _scores_at(len(rows), at_dense, found)
+        lexical, has_lexical = _scores_at(len(rows), at_lexical, search.lexical)
         weight = search.weight
         unseen = found.highest_unseen
         if unseen is not None and len(found.scores):
@@ -147,9 +150,7 @@ class Fuse:
         if search.request.fusion == "weighted" and unseen is not None:
             least = weighted_sum(dense, lexical * has_lexical, weight)
             numbers = search.generation.parts.passage_to_document
-            best, _ = best_passages(least[has_dense], rows[has_dense], numbers)
-            # The score that the last document of the ranking has at least.
-            last = best[search.depth - 1] if len(best) >= search.depth else _LOWEST_SCORE
+            last = score_of_last(least[at_dense], numbers[found.rows], search.depth)
             kept = highest > last - _ROUNDING - search.most_gain
         # The other index gives the exact score of a passage that only one has found.
         if (asked := kept & ~has_dense).any():
@@ -171,16 +172,27 @@ class Fuse:
         return True
 
 
-def _scores_at(rows: Rows, found: Ranking) -> tuple[Embeddings, NDArray[np.bool]]:
-    """The scores (n,) at `rows` (n,) as far as they are known, and whether they are.
+def _united(dense: Rows, lexical: Rows) -> tuple[Rows, Rows, Rows]:
+    """All rows (n,), ascending, and the places of both rankings' rows in them."""
+    both = np.concatenate((dense, lexical))
+    order = np.argsort(both)
+    ordered = both[order]
+    first = np.ones(len(both), dtype=bool)  # `np.unique` takes three times as long
+    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
+    places = np.empty_like(order)
+    places[order] = np.cumsum(first) - 1
+    return ordered[first], places[: len(dense)], places[len(dense) :]
+
+
+def _scores_at(count: int, at: Rows, found: Ranking) -> tuple[Embeddings, NDArray[np.bool]]:
+    """The scores (count,) as far as they are known, `at` their places, and whether they are.
 
     An unknown score is the score of the best unseen passage. If no passage is unseen, it is 0, and
     counts as known.
     """
     highest_unseen = found.highest_unseen
-    scores = np.full(len(rows), highest_unseen or 0, dtype=np.float32)
-    known = np.full(len(rows), highest_unseen is None)
-    at = np.searchsorted(rows, found.rows)
+    scores = np.full(count, highest_unseen or 0, dtype=np.float32)
+    known = np.full(count, highest_unseen is None)
     scores[at], known[at] = found.scores, True
     return scores, known
 

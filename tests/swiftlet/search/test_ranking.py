@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swiftlet.search.ranking import best_passages
+from swiftlet.search.ranking import best_passages, score_of_last
 
 
 @given(
@@ -29,3 +29,7 @@ def test_each_document_has_the_score_of_its_best_passage_and_ties_go_by_number_a
     assert found_scores.tolist() == [-score for score, _ in expected]
     assert found_scores.dtype == np.float32
     assert found_rows.dtype == np.int64
+    documents = np.array(passage_to_document, dtype=np.int32)[rows]
+    for count in range(1, len(best) + 2):
+        last = -expected[count - 1][0] if count <= len(best) else -np.inf
+        assert score_of_last(np.array(scores, np.float32), documents, count) == last
