@@ -2,9 +2,14 @@
 
 import re
 import tomllib
+from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 
-from measuring.house import imports
+import pytest
+
+from measuring.house import MEASURING, imports
+from measuring.walks import PACKAGES
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
@@ -28,3 +33,18 @@ def test_each_folder_of_the_packages_is_a_room() -> None:
 
 def test_no_modules_import_each_other_in_a_circle_and_no_folders_each_other() -> None:
     assert set(imports(ROOT).values()) == {0}
+
+
+@pytest.mark.parametrize(
+    ("row", "rooms"),
+    [
+        ("lines outside tests", ["deploy", *PACKAGES, *MEASURING]),
+        ("the rooms that measure", MEASURING),
+        ("tests", ["tests"]),
+    ],
+)
+def test_the_house_is_about_as_large_as_its_table_says(row: str, rooms: Iterable[str]) -> None:
+    (said,) = re.findall(rf"^\| {row} \| [\d,]+ \| ([\d,]+) \|", PAGE, re.MULTILINE)
+    files = chain(*((ROOT / room).rglob("*.py") for room in rooms))
+    found = sum(file.read_bytes().count(b"\n") for file in files)
+    assert int(said.replace(",", "")) == pytest.approx(found, rel=0.03)

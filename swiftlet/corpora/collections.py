@@ -174,14 +174,13 @@ def unread_sentence(counts: Counter[str]) -> str:
     return "; ".join([f"{total:,} file{'s' * (total > 1)} skipped: {', '.join(kinds)}", *ways])
 
 
-def read_queries(path: Path, skipped: SkippedLines | None = None) -> list[Query]:
+def read_queries(path: Path) -> list[Query]:
     """The queries of a BEIR folder (has queries.jsonl), a .jsonl, .tsv or text file or `irds:NAME`.
 
     A line of JSON is an object with "_id" (or "id", "query_id") and "text"; a line of .tsv is id
     and text; a line of text is a query, with the line's number as its id. The .jsonl and .tsv files
     may be compressed (.gz, .zst).
 
-    :param skipped: Collects the bad lines, which are then left out.
     :raises CollectionError: As `read_documents`.
     :raises MissingExtraError: As `read_documents`.
     """
@@ -193,14 +192,14 @@ def read_queries(path: Path, skipped: SkippedLines | None = None) -> list[Query]
         raise CollectionError(path, f"queries are read from .jsonl, .tsv or .txt, not from {kind}")
     unique = partial(SeenIds().unique, kind="query")
     if layout is _Format.TEXT:
-        lines = parse_lines(source, lambda line: line, skipped)
+        lines = parse_lines(source, lambda line: line)
         numbered = ((number, (f"{number}", line)) for number, line in lines)
-        records = parse_records(source, numbered, lambda each: query(*each), skipped)
+        records = parse_records(source, numbered, lambda each: query(*each), None)
     elif layout is _Format.DATASET:
-        records = parse_dataset(source, "queries", unique(query_from_record), skipped)
+        records = parse_dataset(source, "queries", unique(query_from_record))
     else:
         read = query_from_json if layout is _Format.JSONL else query_from_columns
-        records = parse_lines(source, unique(read), skipped)
+        records = parse_lines(source, unique(read))
     queries = [found for _, found in records]
     if not queries:
         raise CollectionError(source, "there is no valid query")

@@ -50,10 +50,10 @@ SearchMode = Annotated[
 DocumentId = Annotated[str, Field(description="The id of a document, as results name it.")]
 
 
-def mcp_server(searcher: Searcher, name: str = "swiftlet") -> MCPServer[Any]:
+def mcp_server(searcher: Searcher) -> MCPServer[Any]:
     """The tools `search`, `get_document` and `similar` over an index, as a server to run."""
     server: MCPServer[Any] = MCPServer(
-        name, instructions=_INSTRUCTIONS, version=swiftlet.__version__, log_level="WARNING"
+        "swiftlet", instructions=_INSTRUCTIONS, version=swiftlet.__version__, log_level="WARNING"
     )
     tools = _Tools(searcher)
     annotations = ToolAnnotations(read_only_hint=True, open_world_hint=False)

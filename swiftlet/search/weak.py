@@ -17,7 +17,7 @@ _WITHOUT_BLANKS = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\
 _WORD = re.compile(rf"[{_WITHOUT_BLANKS}]{{2}}|\w{{4,20}}")
 
 
-def random_queries(searcher: Searcher, count: int = NUM_QUERIES) -> list[str]:
+def random_queries(searcher: Searcher) -> list[str]:
     """Queries of three to eight words, each word of another passage; none of a tiny index."""
     base = searcher.parts.store.base
     if base is None:
@@ -28,7 +28,7 @@ def random_queries(searcher: Searcher, count: int = NUM_QUERIES) -> list[str]:
     words = [word for text in texts for word in sorted({*_WORD.findall(text)})]
     if len(words) < _FEWEST_WORDS:
         return []
-    return [" ".join(draw.sample(words, draw.randint(*_LENGTHS))) for _ in range(count)]
+    return [" ".join(draw.sample(words, draw.randint(*_LENGTHS))) for _ in range(NUM_QUERIES)]
 
 
 def weak_below(searcher: Searcher) -> dict[str, float]:

@@ -95,7 +95,6 @@ def open_faiss(
         numbered=labels is None,
         keeps_vectors=keeps_vectors,
         faiss_file=path,
-        faiss_labels=labels,
     )
 
 

@@ -42,9 +42,8 @@ class Source:
     """A `VectorSource` whose blocks a function reads; each vector is checked.
 
     `numbered` says that the ids of the rows are no more than their numbers. `faiss_file` is the
-    file of an index of FAISS, which may be taken as it is; `faiss_labels` (n,) are the labels of
-    its rows, in the order of the blocks, None where they are the numbers of the rows. Where it does
-    not give vectors back, `keeps_vectors` is false, and embeddings are (n, 0).
+    file of an index of FAISS, which may be taken as it is. Where it does not give vectors back,
+    `keeps_vectors` is false, and embeddings are (n, 0).
     """
 
     name: str
@@ -55,7 +54,6 @@ class Source:
     numbered: bool = False
     keeps_vectors: bool = True
     faiss_file: Path | None = None
-    faiss_labels: NDArray[np.int64] | None = None
 
     def blocks(self, first: int = 0) -> Iterator[VectorBlock]:
         """As `VectorSource.blocks`.

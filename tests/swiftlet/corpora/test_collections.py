@@ -6,6 +6,7 @@ import os
 import tracemalloc
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -235,20 +236,12 @@ def test_a_bad_line_of_columns_is_named(write: Write, content: str, problem: str
         ("q.txt", "\u00a0", "line 1: the query '1' has no text"),
     ],
 )
-def test_bad_queries_are_named_or_skipped(
-    write: Write, name: str, content: str, problem: str
-) -> None:
+def test_bad_queries_are_named(write: Write, name: str, content: str, problem: str) -> None:
     path = write(name, content)
     assert f"{path}, {problem}" in str(refusal(lambda: read_queries(path)))
-    skipped = SkippedLines()
-    if "\n" in content:
-        assert len(read_queries(path, skipped)) == 1
-    else:
-        assert "no valid query" in str(refusal(lambda: read_queries(path, skipped)))
-    assert skipped.count == 1
 
 
-@pytest.mark.parametrize("read", [read_documents, read_queries])
+@pytest.mark.parametrize("read", [partial(read_documents, skipped=SkippedLines()), read_queries])
 @pytest.mark.parametrize(
     ("name", "content", "problem"),
     [
@@ -267,7 +260,7 @@ def test_a_bad_file_is_refused(
     write: Write, tmp_path: Path, read: Any, name: str, content: str | None, problem: str
 ) -> None:
     path = tmp_path / name if content is None else write(name, content)
-    assert problem in str(refusal(lambda: read(path, skipped=SkippedLines())))
+    assert problem in str(refusal(lambda: read(path)))
 
 
 def test_a_path_that_is_no_corpus_is_refused_before_the_first_document(tmp_path: Path) -> None:
@@ -464,7 +457,7 @@ def test_the_real_collections_are_read_whole(
 ) -> None:
     skipped = SkippedLines()
     assert sum(1 for _ in read_documents(shared_data / name, skipped=skipped)) == documents
-    assert len(read_queries(shared_data / name, skipped)) == queries
+    assert len(read_queries(shared_data / name)) == queries
     assert skipped.count == 0
 
 
