@@ -54,17 +54,21 @@ def up(
 
 
 def _up(folder: Path, encoder: str | None, host: str, port: int) -> None:
-    from service.server import listen, serve
-    from service.settings import load_settings
+    from swiftlet.corpora.languages import begin_loading
     from swiftlet.errors import InvalidArgumentError
     from swiftlet.sync.folder import check_is_chosen
-    from swiftlet.sync.refine import is_first
 
     if not folder.is_dir():
         raise InvalidArgumentError(f"{folder} is no folder")
     check_is_chosen(folder)
     place = place_of(folder)
     index = place / "index"
+    if not index.exists():
+        begin_loading()  # beside these imports
+    from service.server import listen, serve
+    from service.settings import load_settings
+    from swiftlet.sync.refine import is_first
+
     with _alone(place, folder):
         # A port in use is refused before the index is built.
         with listen(host, port):
