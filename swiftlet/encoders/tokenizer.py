@@ -190,14 +190,11 @@ class Tokenizer:
 
     def _words_of_parts(self, parts: list[str]) -> NDArray[np.int64]:
         """The words of a block, (n, 3), of which these parts stand between spaces."""
-        found = [*map(self._words_of.get, parts)]
-        if None in found:
-            new = self._read(
-                dict.fromkeys(part for part, each in zip(parts, found, strict=True) if each is None)
-            )
-            found = [
-                new[part] if each is None else each for part, each in zip(parts, found, strict=True)
-            ]
+        known = [*map(self._words_of.get, parts)]
+        new = self._read(part for part, each in zip(parts, known, strict=True) if each is None)
+        found = [
+            new[part] if each is None else each for part, each in zip(parts, known, strict=True)
+        ]
         words = np.fromiter(chain.from_iterable(found), np.int64).reshape(-1, 3)
         lengths = np.fromiter(map(len, parts), np.int64, len(parts)) + 1
         counts = np.fromiter(map(len, found), np.int64, len(parts)) // 3
