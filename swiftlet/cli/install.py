@@ -32,15 +32,15 @@ def install(
     import json
     from importlib.util import find_spec
 
-    from swiftlet.errors import InvalidArgumentError, MissingExtraError, RetrievalError
+    from swiftlet.errors import MissingExtraError, RetrievalError
     from swiftlet.extras import way_to
     from swiftlet.integrations import agents
 
     if place is None and not uninstall:
         place = "."
     if place is not None and "://" not in place:
-        if not uninstall and not (place and Path(place).is_dir()):
-            raise InvalidArgumentError(f"{place!r} is no index and no folder: give one of the two")
+        if not uninstall:
+            _check(place)
         place = str(Path(place).resolve())
     chosen = agents.checked_name(agents.name_of(place or "") if name is None else name)
     if not uninstall and find_spec("mcp") is None:
@@ -67,3 +67,13 @@ def install(
         messages.print(
             f"None of {names} is here. For another program: {entry}", markup=False, soft_wrap=True
         )
+
+
+def _check(place: str) -> None:
+    from swiftlet.errors import InvalidArgumentError
+    from swiftlet.sync.folder import check_is_chosen
+
+    if not (place and Path(place).is_dir()):
+        raise InvalidArgumentError(f"{place!r} is no index and no folder: give one of the two")
+    if not Path(place, "manifest.json").exists():
+        check_is_chosen(Path(place).resolve())

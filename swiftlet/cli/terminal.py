@@ -34,7 +34,8 @@ _SECONDS_BETWEEN_LINES = 10.0
 
 _LOW_RECALL = 0.95
 
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# Half of a surrogate pair, as in a name that is no UTF-8, cannot be printed.
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 class _PlainConsole(Console):

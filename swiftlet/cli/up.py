@@ -54,15 +54,21 @@ def up(
 
 
 def _up(folder: Path, encoder: str | None, host: str, port: int) -> None:
-    from service.server import listen, serve
-    from service.settings import load_settings
+    from swiftlet.corpora.languages import begin_loading
     from swiftlet.errors import InvalidArgumentError
-    from swiftlet.sync.refine import is_first
+    from swiftlet.sync.folder import check_is_chosen
 
     if not folder.is_dir():
         raise InvalidArgumentError(f"{folder} is no folder")
+    check_is_chosen(folder)
     place = place_of(folder)
     index = place / "index"
+    if not index.exists():
+        begin_loading()  # beside these imports
+    from service.server import listen, serve
+    from service.settings import load_settings
+    from swiftlet.sync.refine import is_first
+
     with _alone(place, folder):
         # A port in use is refused before the index is built.
         with listen(host, port):
@@ -93,11 +99,13 @@ def _make_first(index: Path, folder: Path, encoder: str | None = None) -> None:
 def followed(folder: Path) -> Path:
     """The index of a folder; as long as this process lives, it follows the folder.
 
-    :raises CollectionError: When the folder has no file that can be read.
+    :raises InvalidArgumentError: When the folder has no file that can be read, or a whole home.
     """
     from swiftlet.errors import InvalidArgumentError
+    from swiftlet.sync.folder import check_is_chosen
 
     folder = Path(os.path.realpath(folder))
+    check_is_chosen(folder)
     index = place_of(folder) / "index"
     try:
         # The protocol of language models has standard output for itself.
@@ -113,8 +121,9 @@ def place_of(folder: Path) -> Path:
     """Where the index of a folder is, by its real path."""
     from blake3 import blake3
 
-    name = blake3(os.fsencode(folder)).hexdigest(8)
-    return encoders.user_cache() / "folders" / f"{folder.name or 'root'}-{name}"
+    name = os.fsencode(folder.name).decode(errors="replace")  # packages take names of UTF-8 alone
+    code = blake3(os.fsencode(folder)).hexdigest(8)
+    return encoders.user_cache() / "folders" / f"{name or 'root'}-{code}"
 
 
 @contextmanager

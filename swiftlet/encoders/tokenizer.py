@@ -1,7 +1,7 @@
 """Tokenises texts by a tokenizer.json, in the same way for indexing and serving."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
@@ -57,8 +57,9 @@ class Tokenizer:
         self._has_blanks = self._clean is not normalise
         self.most_words = _MOST_WORDS
         """How many words are known, with their ids and their tokens."""
-        self._ids_of_words: dict[str, list[int]] = {}
-        self._words_of: dict[str, list[int]] = {}
+        # Tuples, which the garbage collector does not walk again and again.
+        self._ids_of_words: dict[str, tuple[int, ...]] = {}
+        self._words_of: dict[str, tuple[int, ...]] = {}
         self._whole.encode(_UNKNOWN)  # an error without the token that stands for it
         whole = self._whole.encode("a")
         inner = [n for n, special in enumerate(whole.special_tokens_mask) if not special]
@@ -137,7 +138,7 @@ class Tokenizer:
             found = known.get(word)
             if found is None:
                 encoding = self._whole.encode(word, add_special_tokens=False)
-                found = encoding.ids
+                found = tuple(encoding.ids)
                 if len(word) <= _LONGEST_KEPT_WORD:
                     if len(known) >= self.most_words:
                         known.clear()
@@ -189,31 +190,38 @@ class Tokenizer:
 
     def _words_of_parts(self, parts: list[str]) -> NDArray[np.int64]:
         """The words of a block, (n, 3), of which these parts stand between spaces."""
-        known, found = self._words_of, [*map(self._words_of.get, parts)]
-        new = {part: list[int]() for part, each in zip(parts, found, strict=True) if each is None}
-        new_ids = {part: list[int]() for part in new}
+        known = [*map(self._words_of.get, parts)]
+        new = self._read(part for part, each in zip(parts, known, strict=True) if each is None)
+        found = [
+            new[part] if each is None else each for part, each in zip(parts, known, strict=True)
+        ]
+        words = np.fromiter(chain.from_iterable(found), np.int64).reshape(-1, 3)
+        lengths = np.fromiter(map(len, parts), np.int64, len(parts)) + 1
+        counts = np.fromiter(map(len, found), np.int64, len(parts)) // 3
+        words[:, :2] += np.repeat(np.cumsum(lengths) - lengths, counts)[:, np.newaxis]
+        return words
+
+    def _read(self, parts: Iterable[str]) -> dict[str, tuple[int, ...]]:
+        """The words of parts without spaces, which are known from now on, as their ids are."""
+        words = {part: list[int]() for part in parts}
+        ids = {part: list[int]() for part in words}
         # All at once, since a call takes longer than a word; no word has a space.
-        block = " ".join(new)
+        block = " ".join(words)
         encoding = self._whole.encode(block, add_special_tokens=False)
-        place, last, names, name, ids = 0, -1, iter(new), "", iter(encoding.ids)
+        place, last, names, name, each = 0, -1, iter(words), "", iter(encoding.ids)
         for start, end, tokens in self._words_in(block, encoding):
             while start > last:
                 place, name = last + 1, next(names)
                 last = place + len(name)
-            new[name] += start - place, end - place, tokens
-            new_ids[name] += islice(ids, tokens)
-        for kept, each in ((known, new), (self._ids_of_words, new_ids)):
-            if len(kept) + len(each) > self.most_words:
-                kept.clear()
-            kept.update((part, it) for part, it in each.items() if len(part) <= _LONGEST_KEPT_WORD)
-        each_of = [
-            new[part] if each is None else each for part, each in zip(parts, found, strict=True)
-        ]
-        words = np.fromiter(chain.from_iterable(each_of), np.int64).reshape(-1, 3)
-        lengths = np.fromiter(map(len, parts), np.int64, len(parts)) + 1
-        counts = np.fromiter(map(len, each_of), np.int64, len(parts)) // 3
-        words[:, :2] += np.repeat(np.cumsum(lengths) - lengths, counts)[:, np.newaxis]
-        return words
+            words[name] += start - place, end - place, tokens
+            ids[name] += islice(each, tokens)
+        found = {part: tuple(numbers) for part, numbers in words.items()}
+        for known, new in ((self._words_of, found), (self._ids_of_words, ids)):
+            if len(known) + len(new) > self.most_words:
+                known.clear()
+            short = (part for part in new if len(part) <= _LONGEST_KEPT_WORD)
+            known.update((part, tuple(new[part])) for part in short)
+        return found
 
     def _words_in(
         self, block: str, encoding: tokenizers.Encoding

@@ -15,7 +15,7 @@ from pathspec import GitIgnoreSpec
 
 from swiftlet.corpora.collections import unread_sentence
 from swiftlet.corpora.files.kinds import can_read
-from swiftlet.errors import RetrievalError
+from swiftlet.errors import InvalidArgumentError, RetrievalError
 from swiftlet.index.directory import DOCUMENTS_FILE
 
 RULE_FILES = (".gitignore", ".swiftletignore")
@@ -26,6 +26,19 @@ _MOST_STARS = 4
 """In a rule; with each further one, a long name takes a hundred times as long to compare."""
 
 _LARGEST = (1 << 63) - 1  # that SQLite can keep
+
+
+def check_is_chosen(folder: Path) -> None:
+    """Refuse a folder that has all files of a user, which is named by accident.
+
+    :raises InvalidArgumentError: When it is the home folder, or has it in it.
+    """
+    home = os.path.expanduser("~")  # noqa: PTH111 - the other one fails where there is none
+    if Path(os.path.realpath(home)).is_relative_to(folder):
+        raise InvalidArgumentError(
+            f"{folder} has your whole home folder: name a folder in it, or follow all of it by "
+            f"swiftlet sync INDEX {folder}"
+        )
 
 
 class FolderGoneError(RetrievalError):

@@ -29,6 +29,9 @@ from swiftlet.types import Document
 FILE_HASH = "file_hash"
 """The field of the metadata with the hash of the file that a document was read from."""
 
+LONGEST_TEXT = 10_000_000
+"""The characters of a document that is followed: the Bible has four million, a log any number."""
+
 _SETTLED_NS = 1_000_000_000
 _SECONDS_BETWEEN_LOOKS = 0.5
 _FEW_FILES = 10
@@ -103,6 +106,7 @@ class FolderReader:
         try:
             _check_size(path, stamp)
             for each in read_file(path, self.folder.path, skipped):
+                _check_text(path, each.text)
                 documents.append(replace(each, metadata={**each.metadata, FILE_HASH: found}))
         except (CollectionError, MissingExtraError) as error:
             documents, problem = [], printable(error)
@@ -290,6 +294,15 @@ def _check_size(path: Path, stamp: Stamp) -> None:
     """Refuse a file before it is in memory."""
     if stamp.size_bytes > LONGEST_BYTES:
         raise CollectionError(path, f"longer than {LONGEST_BYTES:,} bytes")
+
+
+def _check_text(path: Path, text: str) -> None:
+    if len(text) > LONGEST_TEXT:
+        raise CollectionError(
+            path,
+            f"its text has {len(text):,} characters, but at most {LONGEST_TEXT:,} are followed: "
+            "divide the file, or leave it out by a rule in .swiftletignore",
+        )
 
 
 def _is_below(name: str, folders: set[str]) -> bool:

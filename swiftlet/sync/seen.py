@@ -1,5 +1,6 @@
 """The hashes of files as they were when they were read last: a cache, which may be removed."""
 
+import os
 import sqlite3
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -40,8 +41,8 @@ class SeenFiles:
             except sqlite3.DatabaseError:  # damaged, so files are read again
                 self._remove()
                 self._connection = self._opened(folder)
-        ((followed,),) = self._connection.execute("SELECT path FROM folder")
-        if followed != str(folder) and Path(followed).exists():
+        ((name,),) = self._connection.execute("SELECT CAST(path AS BLOB) FROM folder")
+        if (followed := Path(os.fsdecode(name))) != folder and followed.exists():
             self.close()
             raise InvalidArgumentError(
                 f"{index} follows {followed}: sync {folder} into an index of its own"
@@ -54,7 +55,7 @@ class SeenFiles:
             connection.execute("PRAGMA synchronous = NORMAL")
             if not connection.execute("SELECT 1 FROM sqlite_schema").fetchone():
                 connection.executescript(f"BEGIN; {_SCHEMA}")
-                connection.execute("INSERT INTO folder VALUES (?)", (str(folder),))
+                connection.execute("INSERT INTO folder VALUES (?)", (os.fsencode(folder),))
                 connection.execute("COMMIT")
             connection.execute("SELECT hash, problem FROM files LIMIT 1").fetchone()
             connection.execute("SELECT path FROM folder").fetchone()

@@ -113,7 +113,8 @@ class _Watcher:
         try:
             for changes in batches:
                 yield {name for _, path in changes if (name := self._name_of(path)) is not None}
-        except OSError:  # too many folders to watch: look at all files now and then
+        # Too many folders to watch, or a name that is no UTF-8: look at all files now and then.
+        except (OSError, UnicodeError):
             while not self._stop.wait(_SECONDS_WITHOUT_EVENTS):
                 yield {""}
                 yield set()

@@ -190,6 +190,18 @@ def test_a_place_that_is_not_there_is_refused(home: Path, tmp_path: Path) -> Non
         assert "is no index and no folder" in refusal(swiftlet("install", place))
 
 
+@pytest.mark.parametrize("command", ["install", "up", "mcp"])
+def test_a_whole_home_folder_is_not_searched_by_accident(
+    command: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(home)
+    for place in (".", home.parent, "/"):
+        assert "has your whole home folder: name a folder in it" in refusal(
+            swiftlet(command, place)
+        )
+    assert [*home.iterdir()] == []
+
+
 @pytest.mark.parametrize(
     ("system", "app", "zed"),
     [

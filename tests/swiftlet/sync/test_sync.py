@@ -9,16 +9,20 @@ from pathlib import Path
 
 import pytest
 
+from swiftlet.corpora.files import documents
 from swiftlet.encoders import LOOKUP_QUERY_ENCODER
 from swiftlet.errors import InvalidArgumentError, StorageError
 from swiftlet.index.building.build import build
 from swiftlet.index.updates.directory_writer import IndexWriter
+from swiftlet.progress import Silence
 from swiftlet.search.searcher import Searcher
 from swiftlet.sync import rounds
 from swiftlet.sync.folder import Folder, FolderGoneError
+from swiftlet.sync.refine import build_first
 from swiftlet.sync.rounds import FolderReader, FolderSync, OtherFolderError, Round
 from swiftlet.sync.seen import SeenFiles
 from swiftlet.sync.watch import watch
+from swiftlet.types import Document
 from tests.command_line import refusal, swiftlet
 from tests.polling import wait_until
 
@@ -243,6 +247,59 @@ def test_a_file_that_is_being_written_is_left_for_later(folder, sync, tmp_path, 
     assert (sync().num_put, ids(tmp_path) >= {"growing.md"}) == (1, True)
 
 
+def test_a_file_that_changes_while_it_is_read_is_read_again(folder, sync, tmp_path, monkeypatch):
+    written(folder / "0.md", note(5))
+    with monkeypatch.context() as patched:
+
+        def read_file(path: Path, *others: object) -> Iterator[Document]:
+            yield from documents.read_file(path, *others)
+            written(path, note(6, "more"), seconds_ago=90)
+
+        patched.setattr(rounds, "read_file", read_file)
+        assert (sync().waiting, sync().num_put) == (["0.md"], 0)
+    assert (sync().num_put, sync()) == (1, Round())
+    assert text_of(tmp_path, "0.md").endswith("6 more")
+
+
+def test_an_edit_is_followed_after_a_clock_went_back(folder, sync, tmp_path):
+    written(folder / "0.md", note(5), seconds_ago=10**6)
+    assert sync().num_put == 1
+    assert text_of(tmp_path, "0.md").startswith("# Note 5")
+
+
+def text_of(tmp_path: Path, document_id: str) -> str:
+    with Searcher.open(tmp_path / "index", LOOKUP_QUERY_ENCODER) as searcher:
+        return searcher.document(document_id).text.strip()
+
+
+def test_a_text_that_is_too_long_is_left_out_by_name(folder, sync, tmp_path, monkeypatch):
+    monkeypatch.setattr(rounds, "LONGEST_TEXT", 2_000)
+    written(folder / "0.md", note(0) * 2)
+    (problem,) = sync().problems
+    assert "/0.md: its text has 2,984 characters" in problem
+    assert "at most 2,000 are followed: divide the file" in problem
+    assert ids(tmp_path) == {"1.md", "2.md", "3.md"}
+
+
+def test_a_folder_is_followed_whose_name_is_no_utf_8(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("swiftlet.sync.watch._SECONDS_WITHOUT_EVENTS", 0.1)
+    folder = folder.rename(tmp_path / os.fsdecode(b"caf\xe9"))
+    index, stop, warnings = tmp_path / "index", threading.Event(), list[str]()
+    for _ in range(2):  # the second time, the name of the folder is remembered
+        seen = SeenFiles(index, folder)
+    reader = FolderReader(Folder(folder), seen)
+    build(reader.documents(Round()), index, encoder=LOOKUP_QUERY_ENCODER)
+    with IndexWriter(index, LOOKUP_QUERY_ENCODER) as writer:
+        arguments = FolderSync(reader, writer), lambda _: None, warnings.append, stop
+        following = threading.Thread(target=watch, args=arguments)
+        following.start()
+        written(folder / "new.md", note(9))
+        wait_until(lambda: writer.num_documents == 5)
+        stop.set()
+        following.join()
+    assert warnings == []
+
+
 def test_a_folder_that_vanishes_or_is_another_one_deletes_nothing(folder, sync, tmp_path):
     for number in range(20):
         written(folder / f"{number}.md", note(number))
@@ -308,6 +365,17 @@ def test_a_full_disk_loses_nothing_and_sync_goes_on(folder, small_disk):
         rest.unlink()
         assert following.round().num_put == 1
         assert writer.num_documents == 5
+
+
+def test_a_first_index_on_a_full_disk_is_one_sentence_and_made_when_there_is_room(
+    folder, small_disk
+):
+    rest = small_disk / "rest"
+    rest.write_bytes(bytes(900_000))
+    with pytest.raises(StorageError, match="No space left"):
+        build_first(small_disk / "index", folder, Silence())
+    rest.unlink()
+    assert build_first(small_disk / "index", folder, Silence()).num_put == 4
 
 
 def test_a_watch_follows_changes_bursts_and_a_folder_that_comes_back(folder, tmp_path):
