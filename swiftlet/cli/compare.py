@@ -20,7 +20,8 @@ def compare(
     first: Annotated[
         str,
         typer.Argument(
-            help="A query encoder, as --encoder names one.",
+            help="A query encoder, as --encoder names one, or a .npy file with the queries' "
+            "embeddings.",
             metavar="FIRST",
             autocompletion=complete_encoder,
         ),
@@ -62,8 +63,9 @@ def compare(
         f"{found.num_queries:,} queries", "figure", "first", "second", "difference", "p"
     )
     one, two = found.milliseconds
-    times = (f"{one:.2f}", f"{two:.2f}", f"{two - one:+.2f}", "")
-    table.add_row("milliseconds to encode a query, median", *times)
+    times = ["" if each is None else f"{each:.2f}" for each in (one, two)]
+    times.append("" if one is None or two is None else f"{two - one:+.2f}")
+    table.add_row("milliseconds to encode a query, median", *times, "")
     for mode, test in found.ndcg.items():
         means = (f"{test.baseline_mean:.4f}", f"{test.mean:.4f}", f"{test.difference:+.4f}")
         table.add_row(f"{NDCG}, {mode}", *means, f"{test.p_value:.1g}")

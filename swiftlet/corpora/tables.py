@@ -29,7 +29,7 @@ _SAVED, _SPLITS = "state.json", "dataset_dict.json"
 EXPORT = b"swiftlet"
 """The key of the metadata that `export_vectors` gives a table."""
 
-_ROWS_AT_ONCE = 1_000
+_ROWS_AT_ONCE, _BYTES_AT_ONCE = 1_000, 1 << 24
 _NANOSECONDS = 1_000
 _ERRORS = (ValueError, OverflowError, ArithmeticError, TypeError, LookupError)
 
@@ -146,7 +146,9 @@ def batches_of(file: Path) -> Iterator[Any]:
     with read_errors(file, pyarrow.ArrowException, UnicodeDecodeError):
         if file.suffix.lower() == PARQUET:
             with pyarrow.parquet.ParquetFile(file, memory_map=True) as table:
-                yield from table.iter_batches(_ROWS_AT_ONCE)
+                groups = map(table.metadata.row_group, range(table.num_row_groups))
+                size = sum(group.total_byte_size for group in groups)
+                yield from table.iter_batches(rows_at_once(size, table.metadata.num_rows))
             return
         with pyarrow.memory_map(str(file)) as source:
             try:
@@ -176,8 +178,14 @@ def _parts(batches: Iterator[Any]) -> Iterator[Any]:
     """Batches of any size in parts."""
     for batch in batches:
         batch.validate()
-        for first in range(0, batch.num_rows, _ROWS_AT_ONCE):
-            yield batch.slice(first, _ROWS_AT_ONCE)
+        step = rows_at_once(batch.nbytes, batch.num_rows)
+        for first in range(0, batch.num_rows, step):
+            yield batch.slice(first, step)
+
+
+def rows_at_once(size: int, count: int) -> int:
+    """How many of `count` rows with `size` bytes are read at a time: fewer where they are large."""
+    return max(1, min(_ROWS_AT_ONCE, _BYTES_AT_ONCE * count // max(1, size)))
 
 
 def _read(path: Path) -> Any:

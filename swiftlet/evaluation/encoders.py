@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from statistics import fmean, median
 from tempfile import TemporaryDirectory
@@ -11,9 +12,11 @@ from time import perf_counter
 import numpy as np
 
 from swiftlet.arguments import StrPath, place_of, whole_number
+from swiftlet.corpora.lines import read_errors
 from swiftlet.corpora.rows import QrelsSource, Queries, queries_of
 from swiftlet.encoders.encoder import Encoder
 from swiftlet.encoders.opening import EncoderSpec, open_encoder
+from swiftlet.errors import CollectionError
 from swiftlet.evaluation.evaluate import JudgedBy
 from swiftlet.evaluation.experiment import JudgedSet, run_queries
 from swiftlet.evaluation.metrics import evaluate_per_query
@@ -37,15 +40,15 @@ class EncoderComparison:
     `overlap` is the share of the first encoder's `top_k` best documents among the second's, and
     `correlation` Pearson's correlation of their scores, over the documents that both find among
     their 100 best; None if they have fewer than 3 in common in each query. `milliseconds` are the
-    medians of the time in which each encodes a query. With judgements, `ndcg` has the test of the
-    second's nDCG@10 against the first's, by mode of search.
+    medians of the time in which each encodes a query; None for embeddings of a file. With
+    judgements, `ndcg` has the test of the second's nDCG@10 against the first's, by mode of search.
     """
 
     num_queries: int
     top_k: int
     overlap: float
     correlation: float | None
-    milliseconds: tuple[float, float]
+    milliseconds: tuple[float | None, float | None]
     ndcg: dict[str, PairedTest]
 
 
@@ -64,7 +67,8 @@ def compare_encoders(
 
     :param index: What `open_searcher` takes, or a file of vectors that `adopt` reads, such as one
         of FAISS: its documents have the ids of the file, or else the numbers of their rows.
-    :param first: An encoder as `open_searcher` takes it; so is `second`.
+    :param first: An encoder as `open_searcher` takes it, or a .npy file with the embeddings
+        (n, dim) that a model has made of the n queries, in their order; so is `second`.
     :param queries: A path, query_id -> text, or `Query` objects.
     :param qrels: A path, or query_id -> document_id -> grade; without them, nDCG is left out.
     :raises RetrievalError: When an argument, the queries, the qrels, the index or an encoder is
@@ -76,7 +80,9 @@ def compare_encoders(
     if qrels is not None:
         with extra("evaluation"):  # a missing package shows before any search
             import scipy.stats  # noqa: F401
-    with _opened(index, first, second, progress) as (searcher, encoders):
+    made = [_embeddings_of(each, asked) for each in (first, second)]
+    specs = [each if of is None else None for each, of in zip((first, second), made, strict=True)]
+    with _opened(index, specs, progress) as (searcher, encoders):
         judged = None
         if qrels is not None:
             judged = JudgedBy.of(asked, qrels).matched(
@@ -84,9 +90,12 @@ def compare_encoders(
             )
             asked = judged.queries
         found, runs = list[_Encoded](), list[Run]()
-        for name, encoder in zip(("first", "second"), encoders, strict=True):
+        for name, encoder, embeddings in zip(("first", "second"), encoders, made, strict=True):
             progress.begin(f"Encoding and searching with the {name} encoder", 2 * len(asked))
-            found.append(_Encoded.of(asked, encoder, progress))
+            if embeddings is not None:
+                found.append(_Encoded(embeddings, None))
+            elif encoder is not None:
+                found.append(_Encoded.of(asked, encoder, progress))
             retriever = SearcherRetriever(searcher, found[-1].embeddings, mode="dense")
             depth = max(top_k, _DEEP)
             runs.append(run_queries(retriever, asked, top_k=depth, progress=progress))
@@ -101,14 +110,36 @@ def compare_encoders(
         )
 
 
+def _embeddings_of(
+    encoder: EncoderSpec, queries: Sequence[Query]
+) -> Mapping[str, Embeddings] | None:
+    """The embedding of each text from a file, or None for an encoder.
+
+    :raises CollectionError: When it cannot be read, or has not an embedding for each query.
+    """
+    place = Path(encoder) if isinstance(encoder, str | PathLike) else Path()
+    if place.suffix.lower() != ".npy" or not place.is_file():
+        return None
+    with read_errors(place, ValueError, EOFError):
+        rows = np.load(place, allow_pickle=False).astype(np.float32)
+    if rows.ndim != 2 or len(rows) != len(queries):
+        raise CollectionError(
+            place,
+            f"it has the shape {rows.shape}, but an embedding for each of the {len(queries):,} "
+            "queries is expected, in their order",
+        )
+    return {query.text: row for query, row in zip(queries, rows, strict=True)}
+
+
 @contextmanager
 def _opened(
-    index: StrPath, first: EncoderSpec, second: EncoderSpec, progress: Progress
-) -> Iterator[tuple[Searcher, tuple[Encoder, Encoder]]]:
+    index: StrPath, specs: Sequence[EncoderSpec | None], progress: Progress
+) -> Iterator[tuple[Searcher, Sequence[Encoder | None]]]:
     """The open index, and both encoders. The vectors of a file are adopted for a while."""
+    first, second = specs
     place = place_of("index", index)
     if isinstance(place, Path) and place.is_file():
-        encoders = open_encoder(first, "query"), open_encoder(second, "query")
+        encoders = [None if each is None else open_encoder(each, "query") for each in specs]
         with TemporaryDirectory() as folder:
             adopt(place, adopted := Path(folder, "index"), progress=progress)
             with open_searcher(adopted) as searcher:
@@ -125,7 +156,7 @@ class _Encoded:
     """The embedding of each text, and the median of the times in which one is encoded."""
 
     embeddings: Mapping[str, Embeddings]
-    milliseconds: float
+    milliseconds: float | None
 
     @classmethod
     def of(cls, queries: Sequence[Query], encoder: Encoder, progress: Progress) -> "_Encoded":

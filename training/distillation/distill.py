@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Unpack
 
 import numpy as np
+import torch
 from accelerate import Accelerator
+from torch.nn import functional
 
 from swiftlet.encoders.encoder import Encoder
 from swiftlet.encoders.reranker import OnnxReranker
@@ -100,6 +102,9 @@ def distill(
         teacher.prepare(mixture, progress)
         if comparison is not None and relevant:
             on_index["relevance"] = _relevance(settings, comparison, relevant, teacher, mixture)
+        if pairs is not None and settings.learns_scores and pairs.passages.outputs is not None:
+            wanted = torch.from_numpy(pairs.passages.outputs[~pairs.is_held_out])
+            on_index["passages"] = functional.normalize(wanted, dim=-1)
         loop = TrainingLoop(run, student, teacher.width, average=settings.average)
         task = DistillationTask(
             settings,
@@ -119,14 +124,13 @@ def distill(
             reference = own_encoder(Path(str(settings.index)), teacher)
         if comparison is not None and compare and reference is not None:
             texts = mixture.texts(mixture.held_out)[:_COMPARED_ON]
-            if pairs is not None and len(mixture.sources) == 1:
+            if pairs is not None and mixture.num_asked == 0:
                 texts = [each.text for each in pairs.known_items] or texts
             overlaps = comparison.measure(reference, served, texts, test, progress)
         if comparison is not None and pairs is not None and compare:
             progress.begin("The verdict", None)
-            learnt = int((mixture.training >= pairs.passages.num_passages).sum())
             unknown = student.tower.unknown_share(pairs.held_out_lines)
-            verdict = judge(comparison, served, pairs, learnt, overlaps, unknown)
+            verdict = judge(comparison, served, pairs, mixture.num_asked, overlaps, unknown)
         details = {
             "distillation": settings.model_dump(mode="json"),
             "texts": {source.name: len(source.lines) for source in mixture.sources},

@@ -16,14 +16,23 @@ from swiftlet.index.documents.passages import encoder_text
 from swiftlet.index.documents.split import SplitDocument
 from swiftlet.manifest import L2, Manifest
 from swiftlet.text import check_query
-from swiftlet.types import Passage
+from swiftlet.types import Document, Passage
 from training.data.query_groups import digest
-from training.distillation.sentences import Sentence, sample_sentences
+from training.distillation.sentences import Sentence, sample_sentences, sentences
 from training.distillation.settings import Distillation
 from training.distillation.texts import FEWEST_TEXTS, TextMixture, TextSource, normalised
 from training.errors import TrainingDataError
 
 MOST_PASSAGES = 50_000
+_PARTS, _SPANS = 4, 2
+_FEWEST_WORDS, _MOST_WORDS = 3, 12
+
+_BEGINNING = 400
+"""The characters of a passage that a training reads: about 64 tokens, a quarter of the time of all.
+
+The parts of the passage stand for the rest.
+"""
+
 _SAME_LENGTH = 1.1
 """Lengths of one model's vectors differ by less, also as the codes of an index keep them."""
 
@@ -41,10 +50,12 @@ class IndexPairs:
     """Passages with their vectors, (n, width), as the outputs that a student learns for them.
 
     `is_held_out` (n,) are those of documents that nothing is learnt from. `known_items` are
-    sentences and titles of these documents, each a query for its document.
+    sentences and titles of these documents, each a query for its document. `parts` are short texts
+    of the other passages, each with the vector of its passage, which is near its own at best.
     """
 
     passages: TextSource
+    parts: TextSource
     is_held_out: NDArray[np.bool]
     known_items: tuple[Sentence, ...]
 
@@ -54,26 +65,30 @@ class IndexPairs:
         return self.passages.texts(np.flatnonzero(self.is_held_out).tolist())
 
     def mixture(self, others: TextMixture | None, settings: Distillation) -> TextMixture:
-        """The passages, then `others`, whose held-out texts alone are held out if there are any."""
-        training, held_out = np.flatnonzero(~self.is_held_out), np.flatnonzero(self.is_held_out)
-        if others is None:
-            held_out = held_out[: settings.validation]
-            return TextMixture((self.passages,), self.passages.lines, training, held_out)
+        """The passages, then `others`, whose held-out texts alone are held out if there are any.
+
+        Where the scores of passages are learnt, the passages are cut, and their parts come second.
+        """
+        sources, training = [self.passages], np.flatnonzero(~self.is_held_out)
+        held_out = np.flatnonzero(self.is_held_out)[: settings.validation]
         first = self.passages.num_passages
-        return TextMixture(
-            (self.passages, *others.sources),
-            self.passages.lines + others.lines,
-            np.concatenate([training, others.training + first]),
-            others.held_out + first,
-        )
+        if settings.learns_scores:
+            cut = tuple(line[:_BEGINNING] for line in self.passages.lines)
+            sources = [replace(self.passages, lines=cut), self.parts]
+            training = np.append(training, first + np.arange(self.parts.num_passages))
+            first += self.parts.num_passages
+        if others is not None:
+            sources += others.sources
+            training = np.append(training, others.training + first)
+            held_out = others.held_out + first
+        lines = tuple(line for source in sources for line in source.lines)
+        return TextMixture(tuple(sources), lines, training, held_out)
 
 
 def read_pairs(index: Path, manifest: Manifest, seed: int) -> IndexPairs:
     """At most 50,000 passages of an index; its changes are included.
 
-    A tenth of their documents, at most 500, is held out: always the same ones, by their ids. No
-    sentences are learnt with the vectors of their passages, since that brings less than the
-    passages alone (docs/results/own-vectors.md).
+    A tenth of their documents, at most 500, is held out: always the same ones, by their ids.
 
     :raises InvalidArgumentError: When the index cannot teach: its passages have several vectors,
         or are compared by distances with lengths that differ, or cannot be read from it.
@@ -106,12 +121,35 @@ def read_pairs(index: Path, manifest: Manifest, seed: int) -> IndexPairs:
             "those that a model has made"
         )
     source = replace(TextSource.of("passages", first), outputs=outputs[places])
+    is_held_out = np.array([names[place] in held_out for place in places])
+    learnt = [place for place, held in zip(places, is_held_out, strict=True) if not held]
     left = {d.document_id: d for _, d, _ in found if d.document_id in held_out}
     return IndexPairs(
         source,
-        np.array([names[place] in held_out for place in places]),
+        _parts_of([found[place][1:] for place in learnt], outputs[learnt], seed),
+        is_held_out,
         tuple(_askable(sample_sentences(left.values(), _KNOWN_ITEMS, seed))),
     )
+
+
+def _parts_of(
+    passages: Sequence[tuple[SplitDocument, Passage]], outputs: NDArray[np.float32], seed: int
+) -> TextSource:
+    """Titles, sentences and spans of words of passages, which are as short as queries."""
+    random, found = Random(seed), dict[str, int]()  # noqa: S311 - a sample, not a secret
+    for place, (document, passage) in enumerate(passages):
+        words = encoder_text(document.title, passage.text).split()
+        texts = [*sentences(Document("", passage.text, document.title))]
+        for _ in range(_SPANS):
+            length = random.randint(_FEWEST_WORDS, _MOST_WORDS)
+            start = random.randrange(max(1, len(words) - length))
+            texts.append(" ".join(words[start : start + length]))
+        for text in filter(None, map(normalised, texts)):
+            found.setdefault(text, place)
+    most = min(MOST_PASSAGES, _PARTS * len(passages), len(found))
+    chosen = random.sample([*found], most)
+    wanted = outputs[[found[text] for text in chosen]]
+    return replace(TextSource.of("parts", chosen), outputs=wanted)
 
 
 def _parts(found: Sequence[tuple[int, SplitDocument, Passage]]) -> list[str]:

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
+import torch
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from swiftlet import encoders
@@ -22,8 +23,13 @@ LOOKUP = "lookup"
 
 _LOOKUP_DEFAULTS = {"distance": "cosine", "learning_rate": 3e-3, "batch_size": 512, "epochs": 4.0}
 _PAIRS_DEFAULTS = {"pairs": True, "distance": "cosine", "project": True, "batch_size": 64}
-_PAIRS_OF_LAYERS = {"learning_rate": 3e-4, "epochs": 3.0, "every": 100, "warmup_steps": 50}
-_PAIRS_OF_LOOKUP = {"learning_rate": 3e-3, "epochs": 5.0, "every": 200, "warmup_steps": 50}
+_PAIRS_DEFAULTS |= {"passage_scores": 1.0, "warmup_steps": 50, "every": 500}
+
+
+def _fast_precision() -> FloatingPoint:
+    """The precision in which this processor trains layers fastest."""
+    known = torch.cpu.get_capabilities()
+    return "bf16" if known.get("avx512_bf16") or known.get("amx_bf16") else "fp32"
 
 
 def _is_lookup(student: object) -> bool:
@@ -65,10 +71,13 @@ class Distillation(BaseModel):
         that `swiftlet export` wrote, the name of one that ships, a function (MODULE:FUNCTION) or
         the address of an OpenAI-compatible API (docs/encoders.md); then the distance is the cosine
         by default, since its outputs are normalised. Without one, the student learns `pairs`.
-    :param pairs: Learn the texts of `index`: a passage, its sentences and its title have its
-        vector. The student is then by default the two layers that ship, with a projection, and
-        there are other defaults: the cosine, a learning rate of 0.0003 (look-up: 0.003), batches of
-        64, and 3 (look-up: 5) epochs.
+    :param pairs: Learn the passages of `index` with their vectors. The student is then by default
+        the two layers that ship, with a projection, and there are other defaults: the cosine, a
+        learning rate of 0.0005 (look-up: 0.003), batches of 64, 1 epoch (look-up: 2), and for
+        layers bf16 if the processor has instructions for it.
+    :param passage_scores: Weight of a term of `pairs`: how the student's softmax of the scores of
+        passages differs from that of the vector learnt. The passages' titles, sentences and spans
+        of words are then learnt, too, by this term alone. The run takes its last step.
     :param projection_only: Fit the projection by ridge regression, and train nothing.
     :param minutes: Training ends at the first evaluation after so many minutes.
     :param student: The initial checkpoint of the student; by default `layers` of the teacher.
@@ -118,6 +127,7 @@ class Distillation(BaseModel):
     distance: Distance = "euclidean"
     index: str | None = None
     pairs: bool = False
+    passage_scores: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     projection_only: bool = False
     minutes: Positive | None = None
     ranking: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
@@ -147,8 +157,10 @@ class Distillation(BaseModel):
         if given.get("pairs", given.get("teacher") is None):
             named = {} if given.get("layers") else {"student": DEFAULT_QUERY_ENCODER.name}
             given = {**_PAIRS_DEFAULTS, **named, **given}
-            of_kind = _PAIRS_OF_LOOKUP if _is_lookup(given.get("student")) else _PAIRS_OF_LAYERS
-            return {**of_kind, **given}
+            if _is_lookup(given.get("student")):
+                return {"learning_rate": 3e-3, "epochs": 2.0, **given}
+            of_layers = {"learning_rate": 5e-4, "epochs": 1.0, "precision": _fast_precision()}
+            return {**of_layers, **given}
         if _is_lookup(given.get("student")):
             return {**_LOOKUP_DEFAULTS, **given}
         normalises = _is_exported(teacher := given.get("teacher")) or _is_asked(teacher)
@@ -207,6 +219,11 @@ class Distillation(BaseModel):
                 "the index's own texts: leave out pairs, corpora, judged, layers and a new look-up "
                 "table, or name a teacher"
             )
+
+    @property
+    def learns_scores(self) -> bool:
+        """Whether the scores of the index's passages are learnt."""
+        return self.pairs and self.passage_scores > 0 and not self.projection_only
 
     @property
     def projects(self) -> bool:

@@ -26,18 +26,20 @@ _LOG_EVERY = 50
 _FITTED_ON, _PAIRS_FITTED_ON = 8192, 20_000
 # Queries of other subjects than the passages would take a linear map away from the passages.
 _WEIGHT_OF_QUERY = 0.2
+_PASSAGES_AT_ONCE, _SPREADS, _LEAST_SPREAD = 4096, 2.0, 1e-3
 
 
 class OnIndex(TypedDict, total=False):
     """What a task does with an index.
 
-    `neighbours` or `reranked` are for the ranking loss, and `relevance` is the term of judged
-    queries.
+    `neighbours` or `reranked` are for the ranking loss, `relevance` is the term of judged queries,
+    and `passages` are the vectors whose scores are learnt.
     """
 
     neighbours: Neighbours
     reranked: RerankedTargets
     relevance: RelevanceTerm
+    passages: torch.Tensor
 
 
 class DistillationTask(Task):
@@ -60,6 +62,15 @@ class DistillationTask(Task):
         self._neighbours = on_index.get("neighbours")
         self._reranked = on_index.get("reranked")
         self._relevance = on_index.get("relevance")
+        self._passages = on_index.get("passages")
+        if self._passages is not None:
+            some = self._passages[:: max(1, len(self._passages) // 512)]
+            # Some models have all cosines in a small range.
+            self._factor = _SPREADS / max(float((some @ some.T).std()), _LEAST_SPREAD)
+        self._is_exact = np.ones(len(mixture.lines), bool)
+        if settings.learns_scores:
+            first, end = np.cumsum([source.num_passages for source in mixture.sources[:2]])
+            self._is_exact[first:end] = False
         self._accelerator = accelerator
         self._token_counts = token_counts(student.tower, mixture.texts(mixture.training))
         most = 0 if settings.projection_only else None
@@ -87,6 +98,7 @@ class DistillationTask(Task):
         if self._student.projection is None:
             return
         training = self._mixture.training
+        training = training[self._is_exact[training]]
         random = np.random.default_rng(self._settings.seed)
         most = _PAIRS_FITTED_ON if self._settings.pairs else _FITTED_ON
         chosen = training[np.sort(random.permutation(len(training))[:most])]
@@ -111,7 +123,7 @@ class DistillationTask(Task):
         self._student.train()
         teacher = self._teacher.outputs(self._mixture, numbers)
         texts = self._mixture.texts(numbers)
-        losses = self._losses(texts, self._outputs(texts), teacher)
+        losses = self._losses(texts, self._outputs(texts), teacher, self._is_exact[numbers])
         loss = torch.stack(list(losses.values())).sum()
         self._accelerator.backward(loss)
         return {name: value.item() for name, value in losses.items()}
@@ -131,7 +143,8 @@ class DistillationTask(Task):
             "distance": float(distance(outputs, expected, self._settings.distance)),
         }
         # The cosine falls while documents are learnt: then the last step is the best one.
-        score = metrics["cosine"] if self._relevance is None else float(step)
+        by_cosine = self._relevance is None and self._passages is None
+        score = metrics["cosine"] if by_cosine else float(step)
         self._waited = 0 if score > self._best_score else self._waited + 1
         self._best_score = max(score, self._best_score)
         stop = None
@@ -167,17 +180,33 @@ class DistillationTask(Task):
         return outputs.float()
 
     def _losses(
-        self, texts: list[str], outputs: torch.Tensor, teacher: torch.Tensor
+        self,
+        texts: list[str],
+        outputs: torch.Tensor,
+        teacher: torch.Tensor,
+        is_exact: NDArray[np.bool],
     ) -> dict[str, torch.Tensor]:
-        """Each term of the loss of a batch, weighted, by outputs (n, width) of the student."""
+        """Each term of the loss of a batch, weighted, by outputs (n, width) of the student.
+
+        :param is_exact: The texts (n,) whose outputs of the teacher are their own.
+        """
         settings, device = self._settings, self._accelerator.device
-        losses = {"distance": distance(outputs, teacher.to(device), settings.distance)}
+        exact = torch.from_numpy(is_exact)
+        losses = {"distance": outputs.new_zeros(())}
+        if is_exact.any():
+            differ = distance(outputs[exact], teacher[exact].to(device), settings.distance)
+            losses["distance"] = float(is_exact.mean()) * differ
         unit, found = (functional.normalize(each, dim=-1) for each in (teacher, outputs))
         if self._relevance is not None:
             losses["relevance"] = self._relevance.loss(texts, found, unit)
         if self._reranked is not None:
             targets = self._reranked.of(texts, unit)
             losses["ranking"] = settings.ranking * self._reranked.loss(found, targets)
+        if self._passages is not None:
+            chosen = torch.randperm(len(self._passages))[:_PASSAGES_AT_ONCE]
+            passages = torch.cat([unit, self._passages[chosen]]).to(device)
+            found_scores = ranking_loss(found, unit.to(device), passages, self._factor)
+            losses["scores"] = settings.passage_scores * found_scores
         if self._neighbours is not None:
             rows = self._neighbours.rows(texts, unit)
             losses["ranking"] = settings.ranking * ranking_loss(
@@ -193,4 +222,5 @@ class DistillationTask(Task):
         """Outputs (n, width) of `model`, the student or its tower, on the CPU."""
         model.eval()
         texts = self._mixture.texts(numbers)
-        return encode_by_length(self._student.tower, model, texts, self._accelerator.device)
+        with self._accelerator.autocast():
+            return encode_by_length(self._student.tower, model, texts, self._accelerator.device)

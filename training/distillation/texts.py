@@ -76,6 +76,16 @@ class TextMixture:
     training: Rows
     held_out: Rows
 
+    @property
+    def num_asked(self) -> int:
+        """The number of training texts whose outputs a teacher is asked for."""
+        first, found = 0, 0
+        for source in self.sources:
+            here = (self.training >= first) & (self.training < first + source.num_passages)
+            found += int(here.sum()) if source.outputs is None else 0
+            first += source.num_passages
+        return found
+
     def texts(self, numbers: Rows) -> list[str]:
         """The texts with these numbers, in that order."""
         return [self.lines[number] for number in numbers.tolist()]

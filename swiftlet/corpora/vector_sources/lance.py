@@ -7,9 +7,10 @@ from typing import Any
 
 from swiftlet.corpora.fields import Fields
 from swiftlet.corpora.lines import read_errors, reason_of
+from swiftlet.corpora.tables import rows_at_once
 from swiftlet.corpora.vector_sources.columns import of_batches
 from swiftlet.corpora.vector_sources.place import Place
-from swiftlet.corpora.vector_sources.source import ROWS_AT_ONCE, Source
+from swiftlet.corpora.vector_sources.source import Source
 from swiftlet.errors import CollectionError
 from swiftlet.extras import extra
 
@@ -36,10 +37,13 @@ def open_lance(place: Place, vector_field: str | None, fields: Fields | None) ->
     with _reading(path):
         dataset = lance.dataset(str(path))
         count = dataset.count_rows()
+        # Four bytes for each number of a vector; other columns are small beside it.
+        size = 4 * sum(getattr(field.type, "list_size", 0) for field in dataset.schema)
 
     def batches() -> Iterator[Any]:
         with _reading(path):
-            yield from dataset.to_batches(batch_size=ROWS_AT_ONCE, scan_in_order=True)
+            step = rows_at_once(size * count, count)
+            yield from dataset.to_batches(batch_size=step, scan_in_order=True)
 
     return of_batches(f"{path}", batches, count, vector_field, fields)
 

@@ -11,6 +11,7 @@ import pytest
 from swiftlet.corpora.fields import Fields
 from swiftlet.corpora.lines import SkippedLines
 from swiftlet.corpora.rows import Corpus, documents_of, documents_to_encode
+from swiftlet.corpora.tables import batches_of
 from swiftlet.errors import CollectionError
 from swiftlet.types import Document, EmbeddedDocument
 
@@ -90,3 +91,18 @@ def test_what_export_vectors_wrote_is_no_corpus_but_adopted(tmp_path: Path) -> N
     pyarrow.parquet.write_table(table, tmp_path / "vectors.parquet")
     with pytest.raises(CollectionError, match="swiftlet adopt makes an index of them"):
         next(documents_of(tmp_path / "vectors.parquet"))
+
+
+@pytest.mark.parametrize("name", ["wide.parquet", "wide.arrow"])
+def test_of_wide_rows_only_a_few_are_decoded_at_a_time(name: str, tmp_path: Path) -> None:
+    wide = pyarrow.array(np.random.default_rng(0).normal(size=150 << 15).astype(np.float32))
+    table = pyarrow.table({"vector": pyarrow.FixedSizeListArray.from_arrays(wide, 1 << 15)})
+    path = tmp_path / name
+    if name.endswith("parquet"):
+        pyarrow.parquet.write_table(table, path)
+    else:
+        with pyarrow.ipc.new_file(path, table.schema) as file:
+            file.write_table(table)
+    sizes = [batch.num_rows for batch in batches_of(path)]
+    assert sum(sizes) == 150
+    assert max(sizes) * (1 << 17) <= 1 << 24

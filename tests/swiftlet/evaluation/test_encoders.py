@@ -4,9 +4,11 @@ import json
 from pathlib import Path
 
 import faiss
+import numpy as np
 import pytest
 
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
+from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.errors import CollectionError, InvalidArgumentError
 from swiftlet.evaluation.encoders import compare_encoders
 from swiftlet.types import Document
@@ -38,9 +40,23 @@ def test_a_table_finds_other_documents_and_is_tested_with_judgements(
     )
     assert 0 < found.overlap <= 1
     assert found.correlation is None or found.correlation < 0.9999
-    assert min(found.milliseconds) > 0
+    assert all(each is not None and each > 0 for each in found.milliseconds)
     assert {"dense", "hybrid"} == found.ndcg.keys()
     assert all(test.num_queries == 3 for test in found.ndcg.values())
+
+
+def test_embeddings_of_a_file_stand_for_a_model_that_is_not_there(
+    small_index: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "queries.npy"
+    rows = OnnxEncoder.load(DEFAULT_ENCODER, role="query").encode([*QUERIES.values()])
+    np.save(file, rows)
+    found = compare_encoders(small_index, file, DEFAULT_ENCODER, QUERIES)
+    assert found.overlap == 1
+    assert found.milliseconds[0] is None
+    np.save(file, rows[1:])
+    with pytest.raises(CollectionError, match=r"the shape \(2, 384\), .* each of the 3 queries"):
+        compare_encoders(small_index, DEFAULT_ENCODER, file, QUERIES)
 
 
 def test_the_command_prints_the_figures_and_refuses_a_depth_of_none(

@@ -190,6 +190,32 @@ def test_passages_are_read_with_their_changes_and_none_of_a_document_held_out_is
         assert any(item.text in line for line in held_out)
 
 
+def test_parts_have_the_vector_of_their_passage_and_none_is_of_a_document_held_out(
+    own: Path,
+) -> None:
+    pairs = read_pairs(own, read_manifest(own, "index"), 0)
+    mixture = pairs.mixture(None, Distillation(index="any"))
+    passages, parts = mixture.sources
+    assert passages.outputs is not None
+    assert parts.outputs is not None
+    assert parts.num_passages > passages.num_passages
+    for text, vector in zip(parts.lines, parts.outputs, strict=True):
+        place = int(np.argmax((passages.outputs == vector).all(axis=1)))
+        assert text in passages.lines[place]
+        assert not pairs.is_held_out[place]
+    assert np.isin(passages.num_passages + np.arange(parts.num_passages), mixture.training).all()
+    closed = pairs.mixture(None, Distillation(index="any", projection_only=True))
+    assert closed.sources == (pairs.passages,)
+
+
+def test_the_scores_of_passages_are_learnt_to_the_last_step(own: Path, tmp_path: Path) -> None:
+    settings = Distillation(index=str(own), student=LOOKUP, epochs=40.0)
+    outcome = distill(settings, tmp_path / "run", progress=Listener(), compare=False)
+    first, *_, last = records(tmp_path / "run", "step")
+    assert last["scores"] < 0.8 * first["scores"]
+    assert outcome.best_step == last["step"]
+
+
 @pytest.mark.parametrize("metric", ["inner_product", "l2"])
 def test_vectors_of_any_length_teach_their_directions_unless_distances_need_the_lengths(
     metric: Metric, tmp_path: Path
