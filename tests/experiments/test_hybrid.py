@@ -55,6 +55,9 @@ def test_a_page_is_made_from_collections_and_names(data, tmp_path, monkeypatch):
     monkeypatch.setattr(indexes, "LEARNT", ["two"])
     monkeypatch.setitem(indexes.SETTINGS, "machine", machine)
     monkeypatch.setitem(hybrid.SETTINGS, "names", 5)
+    few = {f"{each}": {"weight": each} for each in (0.5, hybrid.DEFAULT_WEIGHT)}
+    monkeypatch.setattr(hybrid, "WEIGHTS", [0.5, hybrid.DEFAULT_WEIGHT])
+    monkeypatch.setattr(hybrid, "SYSTEMS", hybrid.SETTINGS["systems"] | few)
     monkeypatch.setattr(hybrid, "read_standard_library", lambda: islice(read_standard_library(), 3))
     options = Namespace(data=data, work=tmp_path / "hybrid")
     names = ["one", "two", indexes.MANUAL_PAGES, indexes.PACKAGES, hybrid.NAMES]
