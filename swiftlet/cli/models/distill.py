@@ -188,11 +188,13 @@ def distill(
 
 
 def _print_outcome(outcome: "DistillationResult", out: Path, imitated: str) -> None:
-    print_result(
-        out,
-        f"the best checkpoint is of step {outcome.best_step}; its mean cosine "
-        f"with {imitated} on {outcome.num_held_out:,} texts held out is {outcome.cosine:.4f}",
-    )
+    told = f"the best checkpoint is of step {outcome.best_step}"
+    if outcome.verdict is None or outcome.best_step == 0:  # else scores are learnt, not cosines
+        told += (
+            f"; its mean cosine with {imitated} on {outcome.num_held_out:,} texts held out is "
+            f"{outcome.cosine:.4f}"
+        )
+    print_result(out, told)
     if outcome.overlaps:
         output.print(_table(outcome.overlaps))
 
