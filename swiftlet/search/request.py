@@ -38,6 +38,8 @@ HIGHLIGHTINGS: tuple[Highlighting, ...] = get_args(Highlighting)
 DEFAULT_WEIGHT = 0.72
 """The weight of the dense score; docs/results/hybrid.md has the collections it was chosen on."""
 
+CONTEXT_WEIGHT = 0.5
+"""The same for a context, where an index has the default weight; see docs/results/context.md."""
 
 DEFAULT_GROUP_SIZE = 3
 

@@ -37,6 +37,7 @@ from swiftlet.manifest import Manifest, check_embedding_spaces, read_manifest
 from swiftlet.search.groups import GroupedResult, KeptEmbeddings, find_groups
 from swiftlet.search.request import (
     CONTEXT_DOCUMENTS,
+    CONTEXT_WEIGHT,
     DEFAULT_WEIGHT,
     MODES,
     Mode,
@@ -349,8 +350,8 @@ class Searcher:
 
     def ranking(self, request: SearchRequest) -> str:
         """The JSON of what decides which documents a request finds, and in which order."""
-        weight = self.weight if request.weight is None else request.weight
-        return request.ranking(self._mode_of(request), weight, self._boosts_of(request))
+        mode, weight = self._mode_of(request), self._weight_of(request)
+        return request.ranking(mode, weight, self._boosts_of(request))
 
     def mode_of(self, asked: Mode | None) -> Mode:
         """The mode of a search for a text that asks for one, or leaves it to the index.
@@ -368,6 +369,12 @@ class Searcher:
         if request.mode is None and request.embedding is not None and "hybrid" in self.modes:
             return "hybrid"
         return self.mode_of(request.mode)
+
+    def _weight_of(self, request: SearchRequest) -> float:
+        if request.weight is not None:
+            return request.weight
+        is_default = self.weight == DEFAULT_WEIGHT
+        return CONTEXT_WEIGHT if request.format == "context" and is_default else self.weight
 
     def _boosts_of(self, request: SearchRequest) -> Boosts:
         if request.fusion != "weighted":  # ranks have no scale
@@ -425,7 +432,7 @@ class Searcher:
                 generation,
                 request,
                 mode,
-                self.weight if request.weight is None else request.weight,
+                self._weight_of(request),
                 cache,
                 num_candidates=num_candidates,
                 num_wanted=request.offset + request.top_k,

@@ -78,7 +78,9 @@ async def use(client: Client, index: Path) -> None:
     assert found.startswith("[glacier-")
     short = await answer(client, "search", query="glacier", top_k=5, max_tokens=300)
     assert len(short) < 1300
-    assert "[More: offset=1]" in short
+    shown = short.count("[glacier-")
+    assert 1 <= shown < 5
+    assert f"[More: offset={shown}]" in short
     beyond = await answer(client, "search", query="glacier", offset=99)
     assert beyond == "No documents from offset 99 on."
 

@@ -94,19 +94,27 @@ def _context(search: SearchState) -> Context:
     asked = search.documents.rows[search.request.offset : search.num_wanted]
     reranked = search.documents.rows[search.request.offset : len(search.rerank_scores)]
     found = search.candidates.at(search.candidates.scores >= search.request.least_score)
-    if search.gains is not None:
-        boosted = found.scores + search.gains.by_row[found.rows]
-        found = found.at(np.argsort(-boosted, kind="stable"))
+    scores = dict(zip(found.rows.tolist(), found.scores.tolist(), strict=True))
     # Numbers can be compared only if they are asked for at once.
     numbers = parts.passage_to_document[np.concatenate((asked, found.rows))]
     is_asked = np.isin(numbers[len(asked) :], numbers[: len(asked)])
-    scores = dict(zip(found.rows.tolist(), found.scores.tolist(), strict=True))
-    rows = [*dict.fromkeys([*reranked.tolist(), *found.rows[is_asked].tolist()])]
+    found, numbers = found.at(is_asked), numbers[len(asked) :][is_asked]
+    ordering = found.scores
+    if search.gains is not None:
+        ordering = ordering + search.gains.by_row[found.rows]
+    documents, places = np.unique(numbers, return_inverse=True)
+    best = np.full(len(documents), -np.inf, np.float32)
+    np.maximum.at(best, places, ordering)
+    best_first = np.argsort(-(ordering + _OF_DOCUMENT * best[places]), kind="stable")
+    rows = [*dict.fromkeys([*reranked.tolist(), *found.rows[best_first].tolist()])]
     rows = rows[: max_tokens // _LEAST_TOKENS + 1]
     passages = parts.store.passages(rows, include_text=False)
     ranked = [(each.passage, scores[row]) for each, row in zip(passages, rows, strict=True)]
     return packed(ranked, parts.store.document, max_tokens)
 
+
+# What a passage of a context gains by the score of its document.
+_OF_DOCUMENT = np.float32(0.3)
 
 # An excerpt has at least so many, with its citation, unless it is merged.
 _LEAST_TOKENS = 8

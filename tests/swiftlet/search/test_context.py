@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 import swiftlet
 from swiftlet.errors import InvalidArgumentError, UnknownDocumentError
+from swiftlet.manifest import change_details
 from swiftlet.search.context import grown, num_tokens, packed
 from swiftlet.types import Context, Document, Section
 from tests.growth import grows_evenly
@@ -164,6 +165,35 @@ def test_a_searcher_answers_with_a_context(searcher) -> None:
     assert searcher.context("volcano 3", 4_000, boost=boost).document_ids[0].startswith("glacier")
     assert searcher.search("volcano 3", format="context", max_tokens=200).hits == []
     assert searcher.context("nothing of it", mode="lexical").text == ""
+
+
+def test_a_passage_of_a_better_document_comes_before_a_slightly_better_passage(tmp_path) -> None:
+    parts = "Valve, gasket and seal of the pump.", "The bolts of the valve are loose again today."
+    text = "\n".join(parts)
+    sections = Section(0, len(parts[0]), "Parts"), Section(len(parts[0]), len(text), "News")
+    documents = [
+        Document("manual", text, sections=sections),
+        Document("letter", "The valve and the bolts arrived, and the bolts fit well."),
+        *(Document(f"{n}", f"Nothing of it: number {n}.") for n in range(20)),
+    ]
+    swiftlet.build(documents, tmp_path / "index")
+    with swiftlet.open(tmp_path / "index") as searcher:
+        found = searcher.context("valve gasket seal pump bolts", mode="lexical").excerpts
+        less = searcher.context("valve gasket seal pump bolts", 40, mode="lexical")
+    assert [each.document_id for each in found] == ["manual", "manual", "letter"]
+    assert found[2].score > found[1].score
+    assert [each.document_id for each in less.excerpts] == ["manual", "manual"]
+
+
+def test_words_weigh_more_in_a_context_unless_a_weight_is_given(searcher) -> None:
+    def best(**options: object) -> float:
+        return searcher.context("volcano 3", 4_000, **options).excerpts[0].score
+
+    assert best() == best(weight=0.5) != best(weight=searcher.weight)
+    change_details(searcher.place, {"weight": 0.9})
+    with swiftlet.open(searcher.place) as tuned:
+        of_index = tuned.context("volcano 3", 4_000).excerpts[0].score
+    assert of_index == best(weight=0.9)
 
 
 @pytest.mark.parametrize(
