@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from functools import partial
 from importlib.util import find_spec
+from itertools import islice
 from multiprocessing import get_context
 from multiprocessing.sharedctypes import SynchronizedArray
 from pathlib import Path
@@ -35,6 +36,7 @@ _SECONDS_AFTER_FAILURE = 30
 _SIGNAL_OF_PARENTS_DEATH = 1
 _SECONDS_BETWEEN_TRIES = 5
 _ENCODING = "Encoding passages"
+_MANY_FILES = 200  # fewer are read before another process has begun
 
 
 def up(
@@ -69,8 +71,9 @@ def _up(folder: Path, encoder: str | None, host: str, port: int) -> None:
     index = place / "index"
     ahead = None
     if not index.exists():  # beside the imports that follow
-        ahead = ReadAhead(folder)
         begin_loading()
+        if next(islice(folder.rglob("*"), _MANY_FILES, None), None):
+            ahead = ReadAhead(folder)
     from service.server import listen, serve
     from service.settings import load_settings
     from swiftlet.sync.refine import is_first
