@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from functools import partial
 from importlib.util import find_spec
+from itertools import islice
 from multiprocessing import get_context
 from multiprocessing.sharedctypes import SynchronizedArray
 from pathlib import Path
 from threading import Event, Thread
 from time import sleep
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
@@ -25,6 +26,9 @@ from swiftlet.cli.indexes.sync import report
 from swiftlet.cli.options import encoder_option
 from swiftlet.cli.terminal import ProgressBars, messages, output, print_note
 
+if TYPE_CHECKING:
+    from swiftlet.sync.ahead import ReadAhead
+
 FOLLOWS = 15
 """The nice value of the process that follows."""
 
@@ -32,6 +36,7 @@ _SECONDS_AFTER_FAILURE = 30
 _SIGNAL_OF_PARENTS_DEATH = 1
 _SECONDS_BETWEEN_TRIES = 5
 _ENCODING = "Encoding passages"
+_MANY_FILES = 200  # fewer are read before another process has begun
 
 
 def up(
@@ -56,6 +61,7 @@ def up(
 def _up(folder: Path, encoder: str | None, host: str, port: int) -> None:
     from swiftlet.corpora.languages import begin_loading
     from swiftlet.errors import InvalidArgumentError
+    from swiftlet.sync.ahead import ReadAhead
     from swiftlet.sync.folder import check_is_chosen
 
     if not folder.is_dir():
@@ -63,8 +69,11 @@ def _up(folder: Path, encoder: str | None, host: str, port: int) -> None:
     check_is_chosen(folder)
     place = place_of(folder)
     index = place / "index"
-    if not index.exists():
-        begin_loading()  # beside these imports
+    ahead = None
+    if not index.exists():  # beside the imports that follow
+        begin_loading()
+        if next(islice(folder.rglob("*"), _MANY_FILES, None), None):
+            ahead = ReadAhead(folder)
     from service.server import listen, serve
     from service.settings import load_settings
     from swiftlet.sync.refine import is_first
@@ -73,7 +82,7 @@ def _up(folder: Path, encoder: str | None, host: str, port: int) -> None:
         # A port in use is refused before the index is built.
         with listen(host, port):
             pass
-        _make_first(index, folder, encoder)
+        _make_first(index, folder, encoder, ahead)
         settings = load_settings(
             index=index, files=folder, host=host, port=port, log_level="warning"
         )
@@ -85,14 +94,16 @@ def _up(folder: Path, encoder: str | None, host: str, port: int) -> None:
         )
 
 
-def _make_first(index: Path, folder: Path, encoder: str | None = None) -> None:
+def _make_first(
+    index: Path, folder: Path, encoder: str | None = None, ahead: "ReadAhead | None" = None
+) -> None:
     """Build the first index of a folder, if it has none that can be used."""
     from swiftlet.sync.refine import build_first
 
     if not _is_usable(index, encoder):
         messages.print(f"Reading {folder}", markup=False, soft_wrap=True)
         with ProgressBars() as progress:
-            done = build_first(index, folder, progress, encoder)
+            done = build_first(index, folder, progress, encoder, ahead)
         report(folder, done, set(), always=True)
 
 
@@ -201,7 +212,7 @@ def _keep(index: Path, folder: Path, encoded: "SynchronizedArray[int] | None") -
         )
         process.start()
         process.join()
-        if process.exitcode in (None, -signal.SIGTERM):  # this process ends, and may have waited
+        if process.exitcode in {None, -signal.SIGTERM}:  # this process ends, and may have waited
             return
         print_note(
             f"the process that follows {folder} has ended with status {process.exitcode}: it "

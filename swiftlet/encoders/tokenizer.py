@@ -25,7 +25,7 @@ _MOST_WORDS = 1 << 15
 MOST_WORDS_OF_CORPUS = 1 << 17
 """What a build keeps, which takes 60 MB: each text is cut, and then encoded."""
 
-_LONGEST_KEPT_WORD = 48
+_LONGEST_KEPT_WORD, _MOST_KEPT_NUMBERS = 48, 12
 _UNKNOWN = "☃" * 200
 
 
@@ -219,7 +219,11 @@ class Tokenizer:
         for known, new in ((self._words_of, found), (self._ids_of_words, ids)):
             if len(known) + len(new) > self.most_words:
                 known.clear()
-            short = (part for part in new if len(part) <= _LONGEST_KEPT_WORD)
+            short = (
+                part
+                for part, numbers in new.items()
+                if len(part) <= _LONGEST_KEPT_WORD and len(numbers) <= _MOST_KEPT_NUMBERS
+            )
             known.update((part, tuple(new[part])) for part in short)
         return found
 

@@ -18,6 +18,7 @@ from swiftlet.index.updates.directory_writer import IndexWriter
 from swiftlet.manifest import change_details, read_manifest
 from swiftlet.progress import Progress
 from swiftlet.publication import discard, locked_working_directory, publish
+from swiftlet.sync.ahead import ReadAhead
 from swiftlet.sync.folder import Folder
 from swiftlet.sync.rounds import FolderReader, FolderSync, Round
 from swiftlet.sync.seen import SeenFiles
@@ -30,10 +31,15 @@ _WEIGHT = 0.5
 
 
 def build_first(
-    index: Path, folder: Path, progress: Progress, encoder: EncoderSpec | None = None
+    index: Path,
+    folder: Path,
+    progress: Progress,
+    encoder: EncoderSpec | None = None,
+    ahead: ReadAhead | None = None,
 ) -> Round:
     """Build the first index of a folder, in seconds; or the only one, by the `encoder` named.
 
+    :param ahead: Reads the files beside this process.
     :raises InvalidArgumentError: When the folder has no file that can be read.
     :raises RetrievalError: As `build`.
     """
@@ -43,7 +49,7 @@ def build_first(
         settings["finish"] = lambda artefact, _: change_details(artefact, {"weight": _WEIGHT})
     reader = FolderReader(Folder(folder), SeenFiles(index, folder))
     built = build(
-        reader.documents(done),
+        reader.documents(done, ahead),
         index,
         encoder=encoder,
         overwrite=True,

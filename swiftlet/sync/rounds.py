@@ -11,26 +11,18 @@ from time import sleep, time_ns
 
 from blake3 import blake3
 
-from swiftlet.corpora.files.documents import read_file
-from swiftlet.corpora.lines import LONGEST_BYTES, SkippedLines
-from swiftlet.errors import (
-    CollectionError,
-    InvalidArgumentError,
-    MissingExtraError,
-    RetrievalError,
-)
+from swiftlet.corpora.lines import LONGEST_BYTES
+from swiftlet.errors import CollectionError, InvalidArgumentError, RetrievalError
 from swiftlet.index.updates.directory_writer import IndexWriter
 from swiftlet.index.updates.writer import BATCH_DOCUMENTS, KnownPassages
 from swiftlet.progress import Progress, Silence
+from swiftlet.sync.ahead import ReadAhead, read_one
 from swiftlet.sync.folder import Folder, Look, Stamp, is_read, printable
 from swiftlet.sync.seen import SeenFiles
 from swiftlet.types import Document
 
 FILE_HASH = "file_hash"
 """The field of the metadata with the hash of the file that a document was read from."""
-
-LONGEST_TEXT = 10_000_000
-"""The characters of a document that is followed: the Bible has four million, a log any number."""
 
 _SETTLED_NS = 1_000_000_000
 _SECONDS_BETWEEN_LOOKS = 0.5
@@ -95,44 +87,40 @@ class FolderReader:
                 done.waiting.append(name)
 
     def read(
-        self, name: str, stamp: Stamp, found: str, done: Round
+        self, name: str, stamp: Stamp, found: str, done: Round, ahead: ReadAhead | None = None
     ) -> tuple[list[Document], str | None] | None:
         """The documents of a file, and why it has none; None if it is to be read again.
 
         So is a file that has changed meanwhile, and one that the system does not give.
         """
-        skipped, path = SkippedLines(), self.folder.path / name
-        documents, problem = list[Document](), None
-        try:
-            _check_size(path, stamp)
-            for each in read_file(path, self.folder.path, skipped):
-                _check_text(path, each.text)
-                documents.append(replace(each, metadata={**each.metadata, FILE_HASH: found}))
-        except (CollectionError, MissingExtraError) as error:
-            documents, problem = [], printable(error)
-            if isinstance(error.__cause__, OSError) and error.__cause__.errno:
-                done.problems.append(problem)
-                return None
+        read = (ahead and ahead.take()) or read_one(self.folder.path, name, stamp.size_bytes)
+        if read.failed:
+            done.problems += filter(None, [read.problem])
+            return None
         if self.folder.stamp(name) != stamp:
             done.waiting.append(name)
             return None
-        done.problems += skipped.messages
-        if problem:
-            done.problems.append(problem)
-        return documents, problem
+        done.problems += [*read.messages, *filter(None, [read.problem])]
+        hashed = [
+            replace(each, metadata={**each.metadata, FILE_HASH: found}) for each in read.documents
+        ]
+        return hashed, read.problem
 
-    def documents(self, done: Round, progress: Progress | None = None) -> Iterator[Document]:
+    def documents(self, done: Round, ahead: ReadAhead | None = None) -> Iterator[Document]:
         """All documents of the folder, the newest files first, for a build.
 
+        :param ahead: Reads the files beside this process.
         :raises FolderGoneError: When the folder is not there.
         :raises InvalidArgumentError: When it has no file that can be read.
         """
         look = self.folder.look()
         done.problems += look.sentences
         found = [each for each in self.hashes(look, done) if not each[3]]
-        progress = progress or Silence()
-        for name, stamp, digest, _ in sorted(found, key=lambda each: -each[1].modified_ns):
-            read = self.read(name, stamp, digest, done)
+        found.sort(key=lambda each: -each[1].modified_ns)
+        if ahead is not None:
+            ahead.ask([(name, stamp.size_bytes) for name, stamp, *_ in found])
+        for name, stamp, digest, _ in found:
+            read = self.read(name, stamp, digest, done, ahead)
             if read is not None:
                 self.seen.note([(name, stamp, digest, read[1])])
                 done.num_put += bool(read[0])
@@ -288,21 +276,6 @@ class FolderSync:
             done.num_deleted += bool(earlier and not ids)
         self.writer.delete(stale)
         self._reader.seen.note(notes)
-
-
-def _check_size(path: Path, stamp: Stamp) -> None:
-    """Refuse a file before it is in memory."""
-    if stamp.size_bytes > LONGEST_BYTES:
-        raise CollectionError(path, f"longer than {LONGEST_BYTES:,} bytes")
-
-
-def _check_text(path: Path, text: str) -> None:
-    if len(text) > LONGEST_TEXT:
-        raise CollectionError(
-            path,
-            f"its text has {len(text):,} characters, but at most {LONGEST_TEXT:,} are followed: "
-            "divide the file, or leave it out by a rule in .swiftletignore",
-        )
 
 
 def _is_below(name: str, folders: set[str]) -> bool:

@@ -16,7 +16,7 @@ from swiftlet.index.building.build import build
 from swiftlet.index.updates.directory_writer import IndexWriter
 from swiftlet.progress import Silence
 from swiftlet.search.searcher import Searcher
-from swiftlet.sync import rounds
+from swiftlet.sync import ahead, rounds
 from swiftlet.sync.folder import Folder, FolderGoneError
 from swiftlet.sync.refine import build_first
 from swiftlet.sync.rounds import FolderReader, FolderSync, OtherFolderError, Round
@@ -255,10 +255,26 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(folder, sync, tmp_pa
             yield from documents.read_file(path, *others)
             written(path, note(6, "more"), seconds_ago=90)
 
-        patched.setattr(rounds, "read_file", read_file)
+        patched.setattr(ahead, "read_file", read_file)
         assert (sync().waiting, sync().num_put) == (["0.md"], 0)
     assert (sync().num_put, sync()) == (1, Round())
     assert text_of(tmp_path, "0.md").endswith("6 more")
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_process_beside_reads_the_same_and_may_end_at_any_time(folder, tmp_path, is_killed):
+    written(folder / "empty.md", "")
+    written(folder / "damaged.json", "{")
+    reader, done = FolderReader(Folder(folder), SeenFiles(tmp_path / "index", folder)), Round()
+    expected = [*reader.documents(done)]
+    (tmp_path / ".index.files").unlink()
+    reader, again = FolderReader(Folder(folder), SeenFiles(tmp_path / "index", folder)), Round()
+    beside = ahead.ReadAhead(folder)
+    if is_killed:
+        beside.process.kill()
+    assert [*reader.documents(again, beside)] == expected
+    assert (again, len(again.problems)) == (done, 2)
+    wait_until(lambda: not beside.process.is_alive())
 
 
 def test_an_edit_is_followed_after_a_clock_went_back(folder, sync, tmp_path):
@@ -273,7 +289,7 @@ def text_of(tmp_path: Path, document_id: str) -> str:
 
 
 def test_a_text_that_is_too_long_is_left_out_by_name(folder, sync, tmp_path, monkeypatch):
-    monkeypatch.setattr(rounds, "LONGEST_TEXT", 2_000)
+    monkeypatch.setattr(ahead, "LONGEST_TEXT", 2_000)
     written(folder / "0.md", note(0) * 2)
     (problem,) = sync().problems
     assert "/0.md: its text has 2,984 characters" in problem
