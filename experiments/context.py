@@ -14,18 +14,26 @@ import re
 import sysconfig
 from argparse import Namespace
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import numpy as np
 
 import swiftlet
 from measuring.experiment import Experiment, Found, settings_beside
 from measuring.results import Figures
 from swiftlet.corpora.collections import read_documents
+from swiftlet.corpora.files.documents import read_file
+from swiftlet.corpora.lines import SkippedLines
 from swiftlet.corpora.trec import read_qrels
 from swiftlet.errors import RetrievalError
 from swiftlet.search import context
+from swiftlet.search.ranking import weighted_sum
+from swiftlet.search.request import CONTEXT_WEIGHT, DEFAULT_WEIGHT
+from swiftlet.search.searcher import Searcher
 from swiftlet.search.stages import hits
 from swiftlet.types import Context, Document, Excerpt, Passage, Span
 
@@ -33,6 +41,8 @@ SETTINGS = settings_beside(__file__)
 SOURCES, MEETINGS = "standard library", "qmsum"
 EXPERIMENT = Experiment("context", __doc__, [*SETTINGS["splits"]], ["onnxruntime", "tantivy"])
 WORD, LINE = re.compile(r"\w+"), re.compile(r".*\n?")
+
+Ranked = Sequence[tuple[Passage, float]]
 
 
 class Question(NamedTuple):
@@ -53,20 +63,21 @@ def sources() -> tuple[list[Document], list[Question]]:
         row.split("\t") for row in Path(__file__).with_suffix(".tsv").read_text().splitlines()[1:]
     ]
     paths = dict.fromkeys([*(folder / row[1] for row in rows), *sorted(folder.rglob("*.py"))])
-    texts = dict[str, str]()
+    read, skipped = dict[str, Document](), SkippedLines()
     for path in paths:
         parts = path.relative_to(folder).parts
         is_left_out = parts[0].startswith("config-") or not left_out.isdisjoint(parts)
-        if len(texts) < SETTINGS["files"] and not is_left_out:
-            texts["/".join(parts)] = path.read_text("utf-8", "replace")
+        if len(read) < SETTINGS["files"] and not is_left_out and path.read_bytes().strip():
+            (document,) = read_file(path, folder, skipped)
+            read[document.document_id] = document
     questions = []
     for text, name, first, last in rows:
-        if name in texts:
-            starts = [found.start() for found in LINE.finditer(texts[name])]
-            part = texts[name][starts[int(first) - 1] : starts[int(last)]]
+        if name in read:
+            starts = [found.start() for found in LINE.finditer(read[name].text)]
+            part = read[name].text[starts[int(first) - 1] : starts[int(last)]]
             start = starts[int(first) - 1] + len(part) - len(part.lstrip())
             questions.append(Question(text, name, [(start, start + len(part.strip()))]))
-    return [Document(name, text, name) for name, text in texts.items() if text.strip()], questions
+    return [*read.values()], questions
 
 
 def collection(folder: Path) -> tuple[list[Document], list[Question]]:
@@ -118,14 +129,17 @@ def neighbours(document: Document, passage: Passage) -> Span:
     return SENTENCES(document, wider)
 
 
-SENTENCES, HITS, GREP = context.grown, "hits", "grep, then read"
+SENTENCES, CONTEXT, HITS, GREP = context.grown, "sentences", "hits", "grep, then read"
+SEARCH, OWN = "in the order of a search", "the asked document alone"
 GROWTHS: dict[str, Callable[[Document, Passage], Span]] = {
     HITS: lambda _, passage: (passage.start, passage.end),
     "passages": lambda _, passage: (passage.start, passage.end),
-    "sentences": SENTENCES,
+    CONTEXT: SENTENCES,
     "neighbours": neighbours,
     "paragraphs": paragraphs,
 }
+SYSTEMS = [*GROWTHS, SEARCH, OWN, GREP]
+CAUSES = ["found", "document", "passage", "cut"]
 
 
 class Grep:
@@ -164,51 +178,117 @@ class Grep:
         return found
 
 
-def figures_of(options: Namespace, name: str) -> Figures:
+@contextmanager
+def kept() -> Iterator[list[Ranked]]:
+    """What searches give to be packed, in order; they pack nothing meanwhile."""
+    taken, packed = list[Ranked](), vars(hits)["packed"]
+
+    def take(ranked: Ranked, *_: object) -> Context:
+        taken.append(ranked)
+        return Context("", [], 0)
+
+    vars(hits)["packed"] = take
+    try:
+        yield taken
+    finally:
+        vars(hits)["packed"] = packed
+
+
+def rankings(
+    searcher: Searcher, passages: Sequence[Passage], asked: Question, weight: float | None
+) -> dict[str, Ranked]:
+    """The passages of a question in each order: of a context, of a search, of its document."""
+    parts, most = searcher.parts, max(SETTINGS["budgets"])
+    with kept() as taken:
+        searcher.context(asked.text, most, weight=weight)
+        share, vars(hits)["_OF_DOCUMENT"] = vars(hits)["_OF_DOCUMENT"], 0
+        searcher.context(asked.text, most, weight=weight or DEFAULT_WEIGHT)
+        vars(hits)["_OF_DOCUMENT"] = share
+    own = [row for row, each in enumerate(passages) if each.document_id == asked.document_id]
+    rows = np.array(own)
+    dense = parts.index.scores(searcher.encoder.encode([asked.text])[0], rows)
+    words = parts.lexical.parse(asked.text).scores(rows) if parts.lexical else 0 * dense
+    scores = weighted_sum(dense, words, weight or CONTEXT_WEIGHT)
+    best = np.argsort(-scores, kind="stable").tolist()
+    alone = [(passages[own[place]], float(scores[place])) for place in best]
+    return {CONTEXT: taken[0], SEARCH: taken[1], OWN: alone}
+
+
+def cause(name: str, asked: Question, spans: Sequence[Span]) -> str:
+    """Why an answer is not in a context, by the excerpts of the asked document."""
+    if is_found(name, asked, spans):
+        return "found"
+    if not spans:
+        return "document"
+    return "cut" if any(touches(asked, each) for each in spans) else "passage"
+
+
+def touches(asked: Question, span: Span) -> bool:
+    """Whether a part of an answer is in a span."""
+    return any(span[0] < last and first < span[1] for first, last in asked.answers)
+
+
+def ranks(asked: Question, ranked: Ranked) -> tuple[int, int]:
+    """The places of the asked document and of a passage with a part of an answer."""
+    own = [each for each, _ in ranked if each.document_id == asked.document_id]
+    order = [*dict.fromkeys(each.document_id for each, _ in ranked)]
+    first = order.index(asked.document_id) if own else len(ranked)
+    passages = [each for each, _ in ranked]
+    found = (passages.index(each) for each in own if touches(asked, (each.start, each.end)))
+    return first, next(found, len(ranked))
+
+
+def figures_of(options: Namespace, name: str, index: str) -> Figures:
     """The share of questions whose answer is in the context, by system and tokens."""
     texts, questions = sources() if name == SOURCES else collection(options.data / name)
     questions = random.Random(0).sample(questions, min(len(questions), SETTINGS["questions"]))
     documents, grep = {each.document_id: each for each in texts}, Grep(texts)
-    place = options.work / f"{name} of {len(texts)}"
-    first = SETTINGS["first"] if name in SETTINGS["first"]["collections"] else {}
+    place, settings = options.work / f"{name} of {len(texts)}, {index}", SETTINGS["indexes"][index]
     if not place.exists():
-        swiftlet.build(texts, place, encoder=first.get("encoder"))
-    found: Counter[tuple[str, int]] = Counter()
-    taken: list[Any] = []
-
-    def take(ranked: Any, *_: object) -> Context:
-        taken.append(ranked)
-        return Context("", [], 0)
-
-    vars(hits)["packed"] = take  # what the search gives to be packed is packed in each way
-    most = max(SETTINGS["budgets"])
+        swiftlet.build(texts, place, encoder=settings.get("encoder"))
+    found, causes, places = Counter[tuple[str, int]](), Counter[str](), list[tuple[int, int]]()
     with swiftlet.open(place) as searcher:
+        stored = searcher.parts.store.passages(range(searcher.num_passages), include_text=False)
+        passages = [each.passage for each in stored]
         for asked in questions:
-            searcher.context(asked.text, most, weight=first.get("weight"))
-            ranked = taken.pop()
+            orders = rankings(searcher, passages, asked, settings.get("weight"))
+            ranked = orders[CONTEXT]
+            places.append(ranks(asked, ranked))
             best = {passage.document_id: (passage, score) for passage, score in reversed(ranked)}
             of_documents = [each for each in ranked if each in best.values()]
-            for system, budget in product([*GROWTHS, GREP], SETTINGS["budgets"]):
+            for system, budget in product(SYSTEMS, SETTINGS["budgets"]):
                 if system == GREP:
                     excerpts = grep.context(asked.text, budget)
                 else:
-                    vars(context)["grown"] = GROWTHS[system]
-                    given = of_documents if system == HITS else ranked
+                    vars(context)["grown"] = GROWTHS.get(system, SENTENCES)
+                    given = of_documents if system == HITS else orders.get(system, ranked)
                     excerpts = context.packed(given, documents.__getitem__, budget).excerpts
                 own = [(e.start, e.end) for e in excerpts if e.document_id == asked.document_id]
                 found[system, budget] += is_found(name, asked, own)
+                if (system, budget) == (CONTEXT, SETTINGS["goal"][0]):
+                    causes[cause(name, asked, own)] += 1
         rows: Figures = {"documents": len(texts), "passages": searcher.num_passages}
     rows |= {"questions": len(questions), "recall": {}}
     for (system, budget), count in sorted(found.items()):
         rows["recall"].setdefault(system, {})[f"{budget}"] = count / len(questions)
+    rows["causes"] = {each: causes[each] / len(questions) for each in CAUSES}
+    first, passage = np.array(places).T
+    rows["ranks"] = {
+        "document": {f"{top}": float(np.mean(first < top)) for top in SETTINGS["ranks"]},
+        "passage": {f"{top}": float(np.mean(passage < top)) for top in SETTINGS["ranks"]},
+    }
     return rows
 
 
 def collected(_options: Namespace, found: Found) -> Figures:
     """The figures of all collections, and the settings."""
-    rows = {name: figures for (name,), figures in found.items()}
-    return {"rows": rows, "settings": SETTINGS, "systems": [*GROWTHS, GREP]}
+    rows: Figures = {}
+    for (name, index), figures in found.items():
+        rows.setdefault(name, {})[index] = figures
+    first = [CONTEXT, SEARCH, OWN]
+    return {"rows": rows, "settings": SETTINGS, "systems": SYSTEMS, "first_systems": first}
 
 
 if __name__ == "__main__":
-    EXPERIMENT.main(lambda _: [[(n,) for n in SETTINGS["collections"]]], figures_of, collected)
+    RUNS = [*product(SETTINGS["collections"], SETTINGS["indexes"])]
+    EXPERIMENT.main(lambda _: [RUNS], figures_of, collected)
