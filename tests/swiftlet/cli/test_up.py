@@ -21,6 +21,9 @@ def test_a_folder_is_searched_at_once_refined_and_followed(tmp_path: Path) -> No
     folder.mkdir()
     (folder / "tea.md").write_text("# Tea\n\nLeaves are steeped in hot water.")
     (folder / "ski.md").write_text("# Skiing\n\nOne slides down snowy slopes.")
+    (folder / ".git").mkdir()
+    for number in range(300):  # of many files, another process reads some
+        (folder / ".git" / f"{number}").touch()
     with up(folder, cache) as (process, address):
         assert first_of(address, "winter+sport") == "ski.md"
         with urlopen(f"{address}/files/ski.md") as original:
@@ -47,7 +50,7 @@ def test_a_folder_is_searched_at_once_refined_and_followed(tmp_path: Path) -> No
     with up(folder, cache) as (_, address):
         assert answer(f"{address}/info")["refining"] is None
         wait_until(lambda: answer(f"{address}/info")["index"]["num_documents"] == 2)
-    assert {path.name for path in folder.iterdir()} == {"tea.md", "ski.md"}
+    assert {path.name for path in folder.iterdir()} == {".git", "tea.md", "ski.md"}
 
 
 def test_an_empty_folder_is_refused_in_a_sentence(tmp_path: Path) -> None:
