@@ -12,6 +12,7 @@ from blake3 import blake3
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.errors import CorruptArtefactError, ManifestError
 from swiftlet.index.columns.columns import COLUMN_FILES
+from swiftlet.index.lexical.postings import FILES
 from swiftlet.manifest import (
     FILE_NAME,
     FORMAT_VERSION,
@@ -191,7 +192,8 @@ def test_a_file_that_is_missing_or_unreadable_or_of_another_size_is_named(artefa
 
 SEGMENT = "lexical/00000000000000000000000000000000"
 LEXICAL_FILES = [
-    f"{SEGMENT}.{part}" for part in ("fast", "fieldnorm", "idx", "pos", "store", "term")
+    *(f"{SEGMENT}.{part}" for part in ("fast", "fieldnorm", "idx", "pos", "store", "term")),
+    *(f"lexical/{name}" for name in FILES),
 ]
 INDEX_FILES = [
     "documents.sqlite", "index.faiss", "passage_to_document.npy", "lexical/meta.json",

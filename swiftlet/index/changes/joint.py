@@ -101,7 +101,7 @@ class JointLexical(SearchedWords):
     def parse(self, text: str) -> "JointQuery":
         """The query for a text; words have the same weight in both parts."""
         words = self._base.words(text, self._changes)
-        parts = LexicalQuery(self._base, words), LexicalQuery(self._changes, words)
+        parts = self._base.query(words), self._changes.query(words)
         return JointQuery(parts, self._base.num_rows)
 
     def restricted_to(

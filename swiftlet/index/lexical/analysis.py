@@ -147,6 +147,8 @@ class FoldedAnalysis(Analysis):
 
     @override
     def names(self, text: str) -> list[str]:
+        if "." not in text and "_" not in text and text.isascii():
+            return []
         found: list[str] = self.analyser.analyze(self._given(_joined_names(self._folded(text))))
         return found
 

@@ -9,6 +9,7 @@ from functools import lru_cache
 from hashlib import blake2b
 
 from swiftlet.index.lexical.index import Words
+from swiftlet.index.lexical.postings import K1, length_norm, stored_length
 
 SparseVector = Mapping[int, float]
 """Values by place; all other values are 0."""
@@ -16,10 +17,7 @@ SparseVector = Mapping[int, float]
 NO_WORD = 0
 """The place that passages without words have, since some engines refuse an empty vector."""
 
-_K1, _B = 1.2, 0.75
 _PLACES = 2**32 - 2
-_EXACT_BITS = 4
-_EXACT_UP_TO = 24
 
 
 @lru_cache(2**18)
@@ -30,9 +28,9 @@ def word_place(word: str) -> int:
 
 def passage_vector(words: Sequence[str], mean_length: float) -> SparseVector:
     """The vector of a passage with these words, among passages of `mean_length` words."""
-    norm = _K1 * (1 - _B + _B * _stored_length(len(words)) / mean_length)
+    norm = length_norm(stored_length(len(words)), mean_length)
     found = {
-        word_place(word): (1 + _K1) * count / (count + norm)
+        word_place(word): (1 + K1) * count / (count + norm)
         for word, count in Counter(words).items()
     }
     return found or {NO_WORD: 1.0}
@@ -41,10 +39,3 @@ def passage_vector(words: Sequence[str], mean_length: float) -> SparseVector:
 def query_vector(words: Words) -> SparseVector:
     """The vector of a query: each searched word's share of the weight of all words."""
     return {word_place(word): words.weights[word] / words.weight for word in words.searched}
-
-
-def _stored_length(length: int) -> int:
-    """The length that tantivy keeps in one byte: of large ones, the first four binary digits."""
-    surplus = length - _EXACT_UP_TO
-    shift = max(0, surplus.bit_length() - _EXACT_BITS)
-    return length if surplus <= 0 else _EXACT_UP_TO + (surplus >> shift << shift)

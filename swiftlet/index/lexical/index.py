@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import tantivy
+from typing_extensions import override
 
 from swiftlet.encoders.tokenizer import Tokenizer
 from swiftlet.errors import CorruptIndexError, StorageError
@@ -29,6 +31,7 @@ from swiftlet.index.lexical.analysis import (
     united,
     version_in,
 )
+from swiftlet.index.lexical.postings import FILES, Postings, best_rows
 from swiftlet.index.vectors.vector_index import Mask, Rows, SearchedWords, WordQuery
 from swiftlet.manifest import Manifest
 from swiftlet.types import Embeddings, Span
@@ -75,6 +78,8 @@ class LexicalIndex(SearchedWords):
         self.num_rows: int = self.searcher.num_docs
         self.size = self.num_rows
         """The passages that can be found."""
+        self.postings: Postings | None = None
+        """Those of all passages, if there are few enough; earlier indexes had none."""
         self.allowed: Mask | None = None
         self.filter: Any = None
 
@@ -95,17 +100,21 @@ class LexicalIndex(SearchedWords):
         """
         pieces = Tokenizer.load(folder / PIECES_FILE) if language in PIECES else None
         analysis = analysis_of(language, pieces, version)
+        names = os.listdir(folder) if names is None else names  # noqa: PTH208
         # tantivy locks a folder that it opens by a file in it, which fails on read-only storage.
         with _temporary_folder() as view:
             try:
-                for name in os.listdir(folder) if names is None else names:  # noqa: PTH208
+                for name in names:
                     Path(view, name).symlink_to((folder / name).absolute())
                 with _damage():
-                    return cls(tantivy.Index.open(view), analysis)
+                    found = cls(tantivy.Index.open(view), analysis)
             except (ValueError, OSError) as error:
                 raise CorruptIndexError(
                     f"{folder} is no lexical index, or is damaged: restore the index from a copy"
                 ) from error
+        if {*FILES} <= {*names}:
+            found.postings = Postings.open(folder, found.num_rows)
+        return found
 
     @classmethod
     def of_index(cls, directory: Path, manifest: Manifest) -> "LexicalIndex | None":
@@ -135,22 +144,38 @@ class LexicalIndex(SearchedWords):
 
     def parse(self, text: str) -> "LexicalQuery":
         """The query for a text; no character has a special meaning."""
-        return LexicalQuery(self, self.words(text))
+        return self.query(self.words(text))
+
+    def query(self, words: "Words") -> "LexicalQuery":
+        """The query for words; this index may be one of those that they were counted in."""
+        if self.postings is None:
+            return TantivyQuery(self, words)
+        return PostingsQuery(self, words, self.postings)
 
     def words(self, text: str, *others: "LexicalIndex") -> "Words":
         """The words of a text.
 
         :param others: Indexes of the same collection; their passages count, too.
         """
-        searchers = [self.searcher, *(other.searcher for other in others)]
-        size = self.num_rows + sum(other.num_rows for other in others)
+        indexes = [self, *others]
+        size = sum(each.num_rows for each in indexes)
 
         def passages(words: Sequence[str]) -> dict[str, int]:
-            with _damage():
-                frequencies = [[each.doc_freq(_TEXT, word) for each in searchers] for word in words]
+            frequencies = zip(*(each.frequencies(words) for each in indexes), strict=True)
             return dict(zip(words, map(sum, frequencies), strict=True))
 
         return counted_words(text, self.analysis, size, passages)
+
+    def frequencies(self, words: Sequence[str]) -> list[int]:
+        """How many passages have each word."""
+        if self.postings is not None:
+            return [*map(self.postings.frequency, words)]
+        with _damage():
+            return [self.searcher.doc_freq(_TEXT, word) for word in words]
+
+    def boost(self, weight: float, passages: int) -> float:
+        """How many times the weight is that of a word in so many passages of this index alone."""
+        return weight / inverse_frequency(passages, self.num_rows)
 
     def _compiled(self, tree: Filter, columns: Columns) -> Any:
         """The filter as tantivy's query."""
@@ -228,27 +253,74 @@ class LexicalQuery(WordQuery):
     """The words of a query, to be searched in a lexical index."""
 
     def __init__(self, index: LexicalIndex, words: Words) -> None:
-        """Search for `words` in `index`, which may be one of those that they were counted in."""
-        self._index, self._searcher, self._schema = index, index.searcher, index.schema
+        self._index, self._searched = index, words.searched
+
+    @abstractmethod
+    def search(self, num_candidates: int) -> tuple[Embeddings, Rows]:
+        """Scores (k,) and rows (k,), best first; k is at most `num_candidates`.
+
+        Rows that share no searched word with the query are left out.
+        """
+
+    @abstractmethod
+    def scores(self, rows: Rows) -> Embeddings:
+        """The scores (n,) of the passages at `rows` (n,), which are ascending, at least one."""
+
+    def highlights(self, text: str) -> tuple[Span, ...]:
+        """The spans of the searched words in a text, in order; of word pieces, none."""
+        return self._highlighter(text)
+
+    @cached_property
+    def _highlighter(self) -> Callable[[str], tuple[Span, ...]]:
+        return self._index.analysis.highlighter(self._searched)
+
+
+class PostingsQuery(LexicalQuery):
+    """Words whose scores of all passages are found at once."""
+
+    def __init__(self, index: LexicalIndex, words: Words, postings: Postings) -> None:
+        super().__init__(index, words)
+        self._postings, self._words = postings, words
+
+    @cached_property
+    def _scores(self) -> Embeddings:
+        words, allowed = self._words, self._index.allowed
+        own = zip(words.searched, self._index.frequencies(words.searched), strict=True)
+        boosts = [self._index.boost(words.weights[word], passages) for word, passages in own]
+        scores = self._postings.scores(words.searched, boosts) / np.float32(words.weight)
+        return scores if allowed is None else scores * allowed
+
+    @override
+    def search(self, num_candidates: int) -> tuple[Embeddings, Rows]:
+        rows = best_rows(self._scores, num_candidates)
+        return self.scores(rows), rows
+
+    @override
+    def scores(self, rows: Rows) -> Embeddings:
+        return self._scores[rows].astype(np.float32)
+
+
+class TantivyQuery(LexicalQuery):
+    """Words that tantivy searches, whose index finds the best passages without a look at all."""
+
+    def __init__(self, index: LexicalIndex, words: Words) -> None:
+        super().__init__(index, words)
+        self._searcher, self._schema = index.searcher, index.schema
         self._size = index.num_rows
         self._weight = np.float32(words.weight)
-        self._searched = words.searched
         parts = []
         for word in words.searched:
             # tantivy weighs a word by the passages of this index alone.
             is_whole = self._size == words.size
             own = words.passages[word] if is_whole else self._searcher.doc_freq(_TEXT, word)
             if own:
-                boost = words.weights[word] / inverse_frequency(own, self._size)
+                boost = index.boost(words.weights[word], own)
                 query = tantivy.Query.term_query(self._schema, _TEXT, word, "freq")
                 parts.append(query if boost == 1 else tantivy.Query.boost_query(query, boost))
         self._words = _boolean(_SHOULD, parts)
 
+    @override
     def search(self, num_candidates: int) -> tuple[Embeddings, Rows]:
-        """Scores (k,) and rows (k,), best first; k is at most `num_candidates`.
-
-        Rows that share no searched word with the query are left out.
-        """
         if not self._index.size:
             return np.empty(0, np.float32), np.empty(0, np.int64)
         allowed, compiled = self._index.allowed, self._index.filter
@@ -271,8 +343,8 @@ class LexicalQuery(WordQuery):
             else:
                 filtered, wanted = True, num_candidates
 
+    @override
     def scores(self, rows: Rows) -> Embeddings:
-        """The scores (n,) of the passages at `rows` (n,), which are ascending, at least one."""
         wanted = tantivy.Query.boolean_query(
             [(_SHOULD, tantivy.Query.term_query(self._schema, _ROW, row)) for row in rows.tolist()]
         )
@@ -281,14 +353,6 @@ class LexicalQuery(WordQuery):
         scores = np.zeros(len(rows), dtype=np.float32)
         scores[np.searchsorted(rows, at)] = found
         return scores
-
-    def highlights(self, text: str) -> tuple[Span, ...]:
-        """The spans of the searched words in a text, in order; of word pieces, none."""
-        return self._highlighter(text)
-
-    @cached_property
-    def _highlighter(self) -> Callable[[str], tuple[Span, ...]]:
-        return self._index.analysis.highlighter(self._searched)
 
     def _found(self, query: Any, most: int) -> tuple[Embeddings, Rows]:
         with _damage():
@@ -332,10 +396,10 @@ def empty_index(analysis: Analysis, folder: Path | None = None) -> Any:
     return index
 
 
-def indexed_passage(analysis: Analysis, row: int, text: str, codes: Sequence[int] = ()) -> Any:
-    """A passage as the lexical index takes it, with the `codes` of its document's metadata."""
+def indexed_passage(row: int, words: str, codes: Sequence[int] = ()) -> Any:
+    """A passage as tantivy takes it: what `Analysis.indexed` gives of it, and its codes."""
     passage = tantivy.Document()
-    passage.add_text(_TEXT, analysis.indexed(text))
+    passage.add_text(_TEXT, words)
     passage.add_unsigned(_ROW, row)
     for code in codes:
         passage.add_unsigned(_CODES, code)

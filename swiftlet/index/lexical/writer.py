@@ -16,6 +16,7 @@ from swiftlet.index.lexical.index import (
     empty_index,
     indexed_passage,
 )
+from swiftlet.index.lexical.postings import MOST_ROWS, PostingsWriter
 
 _WRITER_BYTES = 128 * 2**20
 _SMALL_WRITER_BYTES = 15_000_000  # the least that tantivy takes
@@ -42,12 +43,16 @@ def write_lexical_index(
     try:
         index = empty_index(analysis, folder)
         # With one thread, segments hold consecutive rows.
-        writer = index.writer(_WRITER_BYTES, 1)
+        writer, postings = index.writer(_WRITER_BYTES, 1), PostingsWriter()
         for row, (text, codes) in enumerate(passages):
-            writer.add_document(indexed_passage(analysis, row, text, codes))
+            words = analysis.indexed(text)
+            writer.add_document(indexed_passage(row, words, codes))
+            if row <= MOST_ROWS:
+                postings.add(analysis.analyser.analyze(words))
         writer.commit()
         writer.wait_merging_threads()
         _rename_segments(folder)
+        postings.save(folder)
         if isinstance(analysis, PieceAnalysis):
             disk.write(folder / PIECES_FILE, analysis.tokenizer.to_json())
     except (ValueError, OSError) as error:
@@ -69,7 +74,7 @@ class GrowingWords:
             return self._opened
         writer = self._index.writer(_SMALL_WRITER_BYTES, 1)
         for row, text in enumerate(chain([first], rest), start=self._opened.num_rows):
-            writer.add_document(indexed_passage(self._opened.analysis, row, text))
+            writer.add_document(indexed_passage(row, self._opened.analysis.indexed(text)))
         writer.commit()
         writer.wait_merging_threads()
         self._index.reload()
