@@ -24,7 +24,7 @@ from training.distillation.texts import FEWEST_TEXTS, TextMixture, TextSource, n
 from training.errors import TrainingDataError
 
 MOST_PASSAGES = 50_000
-_PARTS, _SPANS = 4, 2
+_SPANS = 2
 _FEWEST_WORDS, _MOST_WORDS = 3, 12
 
 _BEGINNING = 400
@@ -74,9 +74,10 @@ class IndexPairs:
         first = self.passages.num_passages
         if settings.learns_scores:
             cut = tuple(line[:_BEGINNING] for line in self.passages.lines)
-            sources = [replace(self.passages, lines=cut), self.parts]
-            training = np.append(training, first + np.arange(self.parts.num_passages))
-            first += self.parts.num_passages
+            parts = self.parts.first(settings.parts * len(training))
+            sources = [replace(self.passages, lines=cut), parts]
+            training = np.append(training, first + np.arange(parts.num_passages))
+            first += parts.num_passages
         if others is not None:
             sources += others.sources
             training = np.append(training, others.training + first)
@@ -135,7 +136,7 @@ def read_pairs(index: Path, manifest: Manifest, seed: int) -> IndexPairs:
 def _parts_of(
     passages: Sequence[tuple[SplitDocument, Passage]], outputs: NDArray[np.float32], seed: int
 ) -> TextSource:
-    """Titles, sentences and spans of words of passages, which are as short as queries."""
+    """Titles, sentences and spans of words of passages, which are as short as queries; shuffled."""
     random, found = Random(seed), dict[str, int]()  # noqa: S311 - a sample, not a secret
     for place, (document, passage) in enumerate(passages):
         words = encoder_text(document.title, passage.text).split()
@@ -146,8 +147,7 @@ def _parts_of(
             texts.append(" ".join(words[start : start + length]))
         for text in filter(None, map(normalised, texts)):
             found.setdefault(text, place)
-    most = min(MOST_PASSAGES, _PARTS * len(passages), len(found))
-    chosen = random.sample([*found], most)
+    chosen = random.sample([*found], min(MOST_PASSAGES, len(found)))
     wanted = outputs[[found[text] for text in chosen]]
     return replace(TextSource.of("parts", chosen), outputs=wanted)
 

@@ -73,11 +73,12 @@ class Distillation(BaseModel):
         by default, since its outputs are normalised. Without one, the student learns `pairs`.
     :param pairs: Learn the passages of `index` with their vectors. The student is then by default
         the two layers that ship, with a projection, and there are other defaults: the cosine, a
-        learning rate of 0.0005 (look-up: 0.003), batches of 64, 1 epoch (look-up: 2), and for
-        layers bf16 if the processor has instructions for it.
+        learning rate of 0.0005 (look-up: 0.003), batches of 64, 1.5 epochs (look-up: 2), and
+        for layers bf16 if the processor has instructions for it.
     :param passage_scores: Weight of a term of `pairs`: how the student's softmax of the scores of
         passages differs from that of the vector learnt. The passages' titles, sentences and spans
-        of words are then learnt, too, by this term alone. The run takes its last step.
+        of words are then learnt, too, by this term alone: at most `parts` times as many as there
+        are passages, and 50,000. The run takes its last step.
     :param projection_only: Fit the projection by ridge regression, and train nothing.
     :param minutes: Training ends at the first evaluation after so many minutes.
     :param student: The initial checkpoint of the student; by default `layers` of the teacher.
@@ -128,6 +129,7 @@ class Distillation(BaseModel):
     index: str | None = None
     pairs: bool = False
     passage_scores: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    parts: Count = 8
     projection_only: bool = False
     minutes: Positive | None = None
     ranking: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
@@ -159,7 +161,7 @@ class Distillation(BaseModel):
             given = {**_PAIRS_DEFAULTS, **named, **given}
             if _is_lookup(given.get("student")):
                 return {"learning_rate": 3e-3, "epochs": 2.0, **given}
-            of_layers = {"learning_rate": 5e-4, "epochs": 1.0, "precision": _fast_precision()}
+            of_layers = {"learning_rate": 5e-4, "epochs": 1.5, "precision": _fast_precision()}
             return {**of_layers, **given}
         if _is_lookup(given.get("student")):
             return {**_LOOKUP_DEFAULTS, **given}

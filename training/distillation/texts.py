@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 
@@ -48,6 +48,11 @@ class TextSource:
         for line in lines:
             digest.update(line.encode() + b"\0")
         return cls(name, lines, digest.hexdigest())
+
+    def first(self, count: int) -> "TextSource":
+        """The first texts, as a source whose outputs are known."""
+        outputs = None if self.outputs is None else self.outputs[:count]
+        return replace(self, lines=self.lines[:count], outputs=outputs)
 
     @property
     def num_passages(self) -> int:

@@ -164,7 +164,7 @@ def distill(
     test = None
     if test_queries is not None and qrels is not None:
         test = Judged(queries=str(test_queries), qrels=str(qrels))
-    verdict = None
+    verdict, trained = None, False
     if not has_ended(out, resume=resume):
         with ProgressBars() as progress:
             outcome = run(
@@ -177,11 +177,11 @@ def distill(
                 overwrite=overwrite,
                 progress=progress,
             )
-        verdict = outcome.verdict
+        verdict, trained = outcome.verdict, outcome.best_step > 0
         _print_outcome(outcome, out, "the index" if teacher is None else "the teacher")
     for exported in export_models(out):
         if verdict is not None:
-            print_result(exported, sentence_of(verdict))
+            print_result(exported, sentence_of(verdict, trained))
         if verdict is not None and not verdict.is_good:
             continue
         print_plain(f"Next: swiftlet serve {given.get('index', 'INDEX')} --encoder {exported}")
@@ -199,8 +199,8 @@ def _print_outcome(outcome: "DistillationResult", out: Path, imitated: str) -> N
         output.print(_table(outcome.overlaps))
 
 
-def sentence_of(verdict: "Verdict") -> str:
-    """What to do with an encoder that has learnt from an index."""
+def sentence_of(verdict: "Verdict", trained: bool = False) -> str:
+    """What to do with an encoder that has learnt from an index, by more than the closed form."""
     from training.distillation.verdict import LEAST_OF_PASSAGES, LEAST_OVERLAP
 
     found = f"of the 10 nearest passages of a held-out passage it finds {verdict.passages:.0%}; "
@@ -226,10 +226,12 @@ def sentence_of(verdict: "Verdict") -> str:
         if verdict.cannot_read
         else ""
     )
+    if not trained:
+        reads += "train it without --projection-only, or "
     return (
-        f"not good enough yet: {found}, but {bound} is expected; {reads}train it "
-        f"without --projection-only, or give {verdict.wanted_queries:,} queries and the teacher of "
-        "their vectors, too (--pairs --queries LOG --teacher MODEL)"
+        f"not good enough yet: {found}, but {bound} is expected; {reads}give "
+        f"{verdict.wanted_queries:,} queries and the teacher of their vectors, too (--pairs "
+        "--queries LOG --teacher MODEL)"
     )
 
 

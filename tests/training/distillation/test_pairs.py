@@ -284,6 +284,8 @@ def test_what_is_not_measured_has_no_figure_and_unknown_tokens_are_a_reason(
     sentence = sentence_of(verdict)
     assert "nDCG@10 is not measured (no sentence or title of two words" in sentence
     assert ("name a --student that reads their language" in sentence) != verdict.is_good
+    assert ("train it without --projection-only" in sentence) != verdict.is_good
+    assert "train it" not in sentence_of(verdict, trained=True)
 
 
 def test_a_verdict_believes_the_own_query_encoder_and_asks_for_more_queries() -> None:
