@@ -73,6 +73,7 @@ def main() -> None:
         "template": "benchmarks/search_time.md.j2",
         "machine": describe_machine(["faiss-cpu", "tantivy", "numpy"], threads="1"),
         "rounds": options.rounds,
+        "load": os.getloadavg()[2],
         "bounds": bounds,
         "collections": found,
     }
