@@ -172,7 +172,7 @@ async def _answer(service: Service, request: Request, asked: SearchFields, name:
             search, asked.cursor, limits, service.state.loaded.searcher
         )
         search = replace(search, offset=offset)
-    _, (found,) = await _find_each(service, request, [search], asked.timeout_ms)
+    loaded, (found,) = await _find_each(service, request, [search], asked.timeout_ms)
     if expected_generation not in (None, found.generation):
         raise InvalidRequestError(
             "cursor",
@@ -190,7 +190,7 @@ async def _answer(service: Service, request: Request, asked: SearchFields, name:
     elif found.num_hits == search.top_k and search.fusion == "weighted":
         following = search.offset + search.top_k
         if following <= limits.max_offset:
-            digest = _digest(search, service.state.loaded.searcher)
+            digest = _digest(search, loaded.searcher)
             cursor = f"{following}.{digest}.{found.generation}"
             parts.append(b'"next":"%b"' % cursor.encode())
     parts.append(b'"index":"%b"' % found.generation.encode())

@@ -1,1 +1,1 @@
-"""Indexes that a server holds: what its engines share."""
+"""Indexes that servers hold: what all kinds of servers share."""

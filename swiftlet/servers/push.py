@@ -96,15 +96,15 @@ def push(
         progress or Silence(),
     )
     facets = names_of("facets", facets)
-    engine: type[Target] | None = server_at(address).target
-    if engine is None:
+    kind: type[Target] | None = server_at(address).target
+    if kind is None:
         raise InvalidArgumentError(f"indexes cannot be pushed to {address.server}")
     if index_type is not None:
-        one_of("the type of the index", index_type, engine.index_types)
+        one_of("the type of the index", index_type, kind.index_types)
     source = source_of(place, language, facets)
     if source.manifest.vectors > 1:
         raise InvalidArgumentError(
-            f"a passage has {source.manifest.vectors} vectors there, but one on {engine.engine}"
+            f"a passage has {source.manifest.vectors} vectors there, but one on {kind.server}"
         )
     if not source.manifest.normalised or source.manifest.metric != METRIC:
         raise InvalidArgumentError(
@@ -112,7 +112,7 @@ def push(
             "are searched by cosine: search the index directory, or adopt its vectors as cosine"
         )
     loaded = load_document_encoder(source.manifest.details, directory).reading("query")
-    target = engine(address)
+    target = kind(address)
     without_words = target.reason_against_words(source.manifest.details)
     done = _done(target, source, index_type, overwrite=overwrite)
     total = target.check(source, progress)

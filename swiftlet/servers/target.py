@@ -1,4 +1,4 @@
-"""What a push needs of an engine: a collection that is written, checked and searched."""
+"""What a push needs of a server: a collection that is written, checked and searched."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from swiftlet.types import Embeddings
 class Target(ABC):
     """A collection that is being pushed."""
 
-    engine: ClassVar[str]
+    server: ClassVar[str]
     index_types: ClassVar[Sequence[str]]
 
     def __init__(self, address: Address) -> None:

@@ -116,7 +116,7 @@ def await_index(collection: Collection, total: int, progress: Progress) -> None:
 class MilvusTarget(Target):
     """A collection, and if it has words the collection of their counts."""
 
-    engine = "Milvus"
+    server = "Milvus"
     index_types = "FLAT", "IVF_FLAT", "IVF_SQ8", "HNSW"
 
     def __init__(self, address: Address) -> None:

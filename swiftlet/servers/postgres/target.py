@@ -62,7 +62,7 @@ WHERE document = ANY(%s::int8[]) AND number = mod(document, passages)
 class PostgresTarget(Target):
     """The tables of an index."""
 
-    engine = "PostgreSQL"
+    server = "PostgreSQL"
     index_types = "FLAT", "HNSW"
 
     def __init__(self, address: Address) -> None:
