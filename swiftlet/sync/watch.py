@@ -16,7 +16,7 @@ _TICK_MS = 250
 _LONGEST_BURST_SECONDS = 5.0
 _SECONDS_BETWEEN_ROUNDS = 300.0
 """Between rounds that look at all files, since an event may get lost."""
-_SECONDS_AFTER_PROBLEM = 5.0
+_SECONDS_AFTER_PROBLEM = 5
 _SECONDS_WITHOUT_EVENTS = 10.0
 
 
@@ -42,6 +42,12 @@ def watch(sync: FolderSync, report: Report, warn: Warn, stop: Event) -> None:
             merging.join()
 
 
+def told(error: Exception, seconds: int) -> str:
+    """What is said of an error after which following is tried again."""
+    said = error if isinstance(error, RetrievalError) else repr(error)
+    return f"{said}; it is tried again every {seconds} seconds"
+
+
 def _merge(writer: IndexWriter, warn: Warn) -> None:
     try:
         writer.compact()
@@ -62,10 +68,10 @@ def _rounds(sync: FolderSync, warn: Warn, stop: Event) -> Iterator[Round]:
         watcher.last_round_at = now if "" in names else watcher.last_round_at
         try:
             done = sync.round(None if "" in names else sorted(names))
-        except RetrievalError as error:
-            if f"{error}" != problem:
-                warn(f"{error}; sync goes on when that is over")
-            names, problem, due = {""}, f"{error}", now + _SECONDS_AFTER_PROBLEM
+        except Exception as error:  # noqa: BLE001 - what nobody foresaw must not end it
+            if (said := told(error, _SECONDS_AFTER_PROBLEM)) != problem:
+                warn(said)
+            names, problem, due = {""}, said, now + _SECONDS_AFTER_PROBLEM
             continue
         yield done
         names, problem = {*done.waiting}, ""
