@@ -331,14 +331,25 @@ def test_a_text_that_is_too_long_is_left_out_by_name(folder, sync, tmp_path, mon
     assert ids(tmp_path) == {"1.md", "2.md", "3.md"}
 
 
-def test_a_folder_is_followed_whose_name_is_no_utf_8(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr("swiftlet.sync.watch._SECONDS_WITHOUT_EVENTS", 0.1)
+def test_a_folder_is_followed_whose_name_is_no_utf_8(folder, tmp_path):
     folder = folder.rename(tmp_path / os.fsdecode(b"caf\xe9"))
     SeenFiles(tmp_path / "index", folder).close()  # so the name of the folder is remembered
     with watched(folder, tmp_path) as (writer, _, warnings):
         written(folder / "new.md", note(9))
         wait_until(lambda: writer.num_documents == 5)
     assert warnings == []
+
+
+def test_names_that_are_no_utf_8_do_not_keep_other_files_from_being_followed(folder, tmp_path):
+    bad = os.fsdecode(b"caf\xe9")
+    written(folder / "sub" / bad / "a.md", "text")
+    with watched(folder, tmp_path) as (writer, done, warnings):
+        for number in (5, 6):
+            written(folder / f"{bad}{number}.md", "text")
+            written(folder / "sub" / f"{number}.md", note(number))
+            wait_until(lambda: writer.num_documents == number)  # noqa: B023
+    assert warnings == []
+    assert {"".join(sorted(each.waiting)) for each in done} == {""}
 
 
 def test_a_folder_that_vanishes_or_is_another_one_deletes_nothing(folder, sync, tmp_path):
