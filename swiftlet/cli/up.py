@@ -246,6 +246,7 @@ def _follow(
     from swiftlet.processors import available_processors
     from swiftlet.progress import Silence
     from swiftlet.sync.refine import follow
+    from swiftlet.sync.watch import told
 
     os.dup2(2, 1)  # `swiftlet mcp` answers on standard output
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -268,10 +269,9 @@ def _follow(
                 stop=Event(),
             )
         except Exception as error:  # noqa: BLE001 - what nobody foresaw must end nothing
-            if repr(error) != problem:  # such as a full disk
-                said = str(error) or repr(error)
-                print_note(f"{said}; the folder is followed as soon as that is over")
-            problem = repr(error)
+            if (said := told(error, _SECONDS_AFTER_FAILURE)) != problem:  # such as a full disk
+                print_note(said)
+            problem = said
             sleep(_SECONDS_AFTER_FAILURE)
 
 

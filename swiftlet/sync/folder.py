@@ -25,7 +25,7 @@ RULE_FILES = (".gitignore", ".swiftletignore")
 _MOST_STARS = 4
 """In a rule; with each further one, a long name takes a hundred times as long to compare."""
 
-_LARGEST = (1 << 63) - 1  # that SQLite can keep
+_LARGEST = (1 << 63) - 1  # that SQLite can keep; nanoseconds of the year 2262
 
 
 def check_is_chosen(folder: Path) -> None:
@@ -227,7 +227,8 @@ class Folder:
 
 
 def _stamp(status: os.stat_result) -> Stamp:
-    return Stamp(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino & _LARGEST)
+    times = status.st_mtime_ns, status.st_ctime_ns
+    return Stamp(status.st_size, *(each & _LARGEST for each in (*times, status.st_ino)))
 
 
 def _num_stars(line: str) -> int:

@@ -12,7 +12,6 @@ from typing import Any
 from swiftlet import disk
 from swiftlet.encoders import LOOKUP_QUERY_ENCODER
 from swiftlet.encoders.opening import EncoderSpec
-from swiftlet.errors import RetrievalError
 from swiftlet.index.building.build import build
 from swiftlet.index.updates.directory_writer import IndexWriter
 from swiftlet.manifest import change_details, read_manifest
@@ -22,7 +21,7 @@ from swiftlet.sync.ahead import ReadAhead
 from swiftlet.sync.folder import Folder
 from swiftlet.sync.rounds import FolderReader, FolderSync, Round
 from swiftlet.sync.seen import SeenFiles
-from swiftlet.sync.watch import Report, Warn, watch
+from swiftlet.sync.watch import Report, Warn, told, watch
 
 _SECONDS_AFTER_FAILURE = 30
 _FACTORY = "SQ8"  # which needs no training
@@ -91,8 +90,7 @@ def follow(
         refining = Thread(
             target=_refine, args=(final, folder, progress, warn, threads, refined), daemon=True
         )
-        refining.start()
-        _watch(index, folder, report, warn, refined)
+        _watch(index, folder, report, warn, refined, refining)
         with locked_working_directory(index) as working:
             publish(final, index)
             discard(working)
@@ -118,14 +116,25 @@ def _refine(
                 )
                 with IndexWriter(final, None, threads=threads) as writer:
                     FolderSync(reader, writer).round()
-        except RetrievalError as error:
-            if f"{error}" != problem:
-                warn(f"the vectors cannot be refined yet: {error}")
-            problem = f"{error}"
+        except Exception as error:  # noqa: BLE001 - as of a file that nobody foresaw
+            if (said := told(error, _SECONDS_AFTER_FAILURE)) != problem:
+                warn(f"the vectors cannot be refined yet: {said}")
+            problem = said
         else:
             refined.set()
 
 
-def _watch(index: Path, folder: Path, report: Report, warn: Warn, stop: Event) -> None:
+def _watch(
+    index: Path,
+    folder: Path,
+    report: Report,
+    warn: Warn,
+    stop: Event,
+    beside: Thread | None = None,
+) -> None:
+    """Follow a folder; `beside` is started by the one process that has the index for itself."""
     with closing(SeenFiles(index, folder)) as seen, IndexWriter(index, None) as writer:
-        watch(FolderSync(FolderReader(Folder(folder), seen), writer), report, warn, stop)
+        following = FolderSync(FolderReader(Folder(folder), seen), writer)
+        if beside is not None:
+            beside.start()
+        watch(following, report, warn, stop)

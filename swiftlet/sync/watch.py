@@ -16,9 +16,9 @@ _TICK_MS = 250
 _LONGEST_BURST_SECONDS = 5.0
 _SECONDS_BETWEEN_ROUNDS = 300.0
 """Between rounds that look at all files, since an event may get lost."""
-_SECONDS_AFTER_PROBLEM = 5.0
-_SECONDS_WITHOUT_EVENTS = 10.0
-
+_SECONDS_AFTER_PROBLEM = 5
+_PAUSE, _LEAST_PAUSE, _LONGEST_PAUSE = 10, 0.5, 10.0
+"""Between looks at all files where events fail: times the last round, and its bounds in seconds."""
 
 Report = Callable[[Round], None]
 Warn = Callable[[str], None]
@@ -42,6 +42,12 @@ def watch(sync: FolderSync, report: Report, warn: Warn, stop: Event) -> None:
             merging.join()
 
 
+def told(error: Exception, seconds: int) -> str:
+    """What is said of an error after which following is tried again."""
+    said = error if isinstance(error, RetrievalError) else repr(error)
+    return f"{said}; it is tried again every {seconds} seconds"
+
+
 def _merge(writer: IndexWriter, warn: Warn) -> None:
     try:
         writer.compact()
@@ -62,10 +68,10 @@ def _rounds(sync: FolderSync, warn: Warn, stop: Event) -> Iterator[Round]:
         watcher.last_round_at = now if "" in names else watcher.last_round_at
         try:
             done = sync.round(None if "" in names else sorted(names))
-        except RetrievalError as error:
-            if f"{error}" != problem:
-                warn(f"{error}; sync goes on when that is over")
-            names, problem, due = {""}, f"{error}", now + _SECONDS_AFTER_PROBLEM
+        except Exception as error:  # noqa: BLE001 - what nobody foresaw must not end it
+            if (said := told(error, _SECONDS_AFTER_PROBLEM)) != problem:
+                warn(said)
+            names, problem, due = {""}, said, now + _SECONDS_AFTER_PROBLEM
             continue
         yield done
         names, problem = {*done.waiting}, ""
@@ -101,23 +107,33 @@ class _Watcher:
         return found
 
     def _begin(self) -> Iterator[set[str]]:
-        batches = watch_files(
-            self._path,
-            watch_filter=None,
-            debounce=_TICK_MS,
-            rust_timeout=_TICK_MS,
-            yield_on_timeout=True,
-            stop_event=self._stop,
-            ignore_permission_denied=True,
-        )
-        try:
-            for changes in batches:
-                yield {name for _, path in changes if (name := self._name_of(path)) is not None}
-        # Too many folders to watch, or a name that is no UTF-8: look at all files now and then.
-        except (OSError, UnicodeError):
-            while not self._stop.wait(_SECONDS_WITHOUT_EVENTS):
-                yield {""}
+        missed = False
+        while not self._stop.is_set():
+            batches = watch_files(
+                self._path,
+                watch_filter=None,
+                debounce=_TICK_MS,
+                rust_timeout=_TICK_MS,
+                yield_on_timeout=True,
+                stop_event=self._stop,
+                ignore_permission_denied=True,
+            )
+            try:
+                for changes in batches:
+                    found = {
+                        name for _, path in changes if (name := self._name_of(path)) is not None
+                    }
+                    yield {""} if missed else found
+                    missed = False
+            # Too many folders to watch; or a name that is no UTF-8, also of a folder that is read.
+            except (OSError, UnicodeError, RuntimeError):
+                began = monotonic()
+                if missed:
+                    yield {""}
                 yield set()
+                pause = _PAUSE * (monotonic() - began)
+                missed = True
+                self._stop.wait(min(max(_LEAST_PAUSE, pause), _LONGEST_PAUSE))
 
     def _name_of(self, path: str) -> str | None:
         """The name that a path is followed by; None for what is hidden."""

@@ -3,9 +3,13 @@
 import threading
 from pathlib import Path
 
+import pytest
+
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
+from swiftlet.errors import ArtefactError
 from swiftlet.manifest import read_manifest
 from swiftlet.progress import Silence
+from swiftlet.publication import writer_lock
 from swiftlet.search.searcher import Searcher
 from swiftlet.sync.refine import build_first, follow, is_first
 from tests.polling import wait_until
@@ -47,3 +51,13 @@ def test_the_final_index_takes_the_place_of_the_first_with_all_that_came_between
     assert warnings == []
     assert {path.name for path in folder.iterdir()} == found
     wait_until(lambda: not index.with_name("index.final").exists())
+
+
+def test_nothing_is_refined_while_another_process_follows_the_folder(tmp_path: Path):
+    folder, index = tmp_path / "folder", tmp_path / "place" / "index"
+    folder.mkdir()
+    (folder / "a.md").write_text("Bees gather nectar.")
+    build_first(index, folder, Silence())
+    with writer_lock(index), pytest.raises(ArtefactError, match="another process"):
+        follow(index, folder, Silence(), lambda _: None, print, threads=1, stop=threading.Event())
+    assert [each for each in index.parent.iterdir() if "final" in each.name] == []

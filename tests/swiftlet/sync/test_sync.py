@@ -4,7 +4,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -69,6 +69,23 @@ def sync(folder: Path, tmp_path: Path) -> Iterator[Callable[..., Round]]:
 
     run()
     return run
+
+
+@contextmanager
+def watched(folder: Path, tmp_path: Path) -> Iterator[tuple[IndexWriter, list[Round], list[str]]]:
+    """The writer of an index that follows a folder, its rounds, and what is said meanwhile."""
+    index, done, warnings, stop = tmp_path / "index", [], [], threading.Event()
+    reader = FolderReader(Folder(folder), SeenFiles(index, folder))
+    build(reader.documents(Round()), index, encoder=LOOKUP_QUERY_ENCODER)
+    with IndexWriter(index, LOOKUP_QUERY_ENCODER) as writer:
+        arguments = FolderSync(reader, writer), done.append, warnings.append, stop
+        following = threading.Thread(target=watch, args=arguments)
+        following.start()
+        try:
+            yield writer, done, warnings
+        finally:
+            stop.set()
+            following.join()
 
 
 def ids(tmp_path: Path) -> set[str]:
@@ -212,6 +229,7 @@ def test_a_bad_file_is_one_sentence_and_the_others_are_followed(folder, sync, tm
     os.mkfifo(folder / "pipe.md")
     deep = folder.joinpath(*(f"{level:02}" for level in range(50)))
     written(deep / "deep.md", note(8))
+    os.utime(folder / "2.md", (9.3e9, 9.3e9))  # of the year 2264
     os.utime(folder / "3.md", (2e9, 2e9))  # of a clock that went back since
     problems = sync().problems
     assert len(problems) == 4
@@ -225,6 +243,22 @@ def test_a_bad_file_is_one_sentence_and_the_others_are_followed(folder, sync, tm
     names = {f"{number}.md" for number in range(4)} | {"good.md"}
     assert ids(tmp_path) == names | {deep.relative_to(folder).as_posix() + "/deep.md"}
     assert len(sync().problems) == 4
+
+
+def test_a_watch_goes_on_after_an_error_that_nobody_foresaw(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("swiftlet.sync.watch._SECONDS_AFTER_PROBLEM", 0)
+    errors = [ZeroDivisionError(), ZeroDivisionError(), KeyError("a")]
+
+    def look(self: Folder, *_: object) -> object:
+        if errors and index.exists():
+            raise errors.pop()
+        return looked(self)
+
+    index, looked = tmp_path / "index", Folder.look
+    monkeypatch.setattr(Folder, "look", look)
+    with watched(folder, tmp_path) as (_, done, warnings):
+        wait_until(lambda: done)
+    assert [each.partition(";")[0] for each in warnings] == ["KeyError('a')", "ZeroDivisionError()"]
 
 
 def test_kinds_that_are_not_read_are_named_and_an_index_in_the_folder_is_left_out(folder, tmp_path):
@@ -297,23 +331,25 @@ def test_a_text_that_is_too_long_is_left_out_by_name(folder, sync, tmp_path, mon
     assert ids(tmp_path) == {"1.md", "2.md", "3.md"}
 
 
-def test_a_folder_is_followed_whose_name_is_no_utf_8(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr("swiftlet.sync.watch._SECONDS_WITHOUT_EVENTS", 0.1)
+def test_a_folder_is_followed_whose_name_is_no_utf_8(folder, tmp_path):
     folder = folder.rename(tmp_path / os.fsdecode(b"caf\xe9"))
-    index, stop, warnings = tmp_path / "index", threading.Event(), list[str]()
-    for _ in range(2):  # the second time, the name of the folder is remembered
-        seen = SeenFiles(index, folder)
-    reader = FolderReader(Folder(folder), seen)
-    build(reader.documents(Round()), index, encoder=LOOKUP_QUERY_ENCODER)
-    with IndexWriter(index, LOOKUP_QUERY_ENCODER) as writer:
-        arguments = FolderSync(reader, writer), lambda _: None, warnings.append, stop
-        following = threading.Thread(target=watch, args=arguments)
-        following.start()
+    SeenFiles(tmp_path / "index", folder).close()  # so the name of the folder is remembered
+    with watched(folder, tmp_path) as (writer, _, warnings):
         written(folder / "new.md", note(9))
         wait_until(lambda: writer.num_documents == 5)
-        stop.set()
-        following.join()
     assert warnings == []
+
+
+def test_names_that_are_no_utf_8_do_not_keep_other_files_from_being_followed(folder, tmp_path):
+    bad = os.fsdecode(b"caf\xe9")
+    written(folder / "sub" / bad / "a.md", "text")
+    with watched(folder, tmp_path) as (writer, done, warnings):
+        for number in (5, 6):
+            written(folder / f"{bad}{number}.md", "text")
+            written(folder / "sub" / f"{number}.md", note(number))
+            wait_until(lambda: writer.num_documents == number)  # noqa: B023
+    assert warnings == []
+    assert {"".join(sorted(each.waiting)) for each in done} == {""}
 
 
 def test_a_folder_that_vanishes_or_is_another_one_deletes_nothing(folder, sync, tmp_path):
@@ -395,31 +431,19 @@ def test_a_first_index_on_a_full_disk_is_one_sentence_and_made_when_there_is_roo
 
 
 def test_a_watch_follows_changes_bursts_and_a_folder_that_comes_back(folder, tmp_path):
-    index = tmp_path / "index"
-    reader = FolderReader(Folder(folder), SeenFiles(index, folder))
-    build(reader.documents(Round()), index, encoder=LOOKUP_QUERY_ENCODER)
-    warnings, stop = list[str](), threading.Event()
-    with IndexWriter(index, LOOKUP_QUERY_ENCODER) as writer:
-        done = list[Round]()
-        arguments = FolderSync(reader, writer), done.append, warnings.append, stop
-        following = threading.Thread(target=watch, args=arguments)
-        following.start()
-        try:
-            wait_until(lambda: done)
-            (folder / "new").mkdir()
-            for number in range(50):
-                (folder / "new" / f"{number}.md").write_text(note(number))
-            wait_until(lambda: writer.num_documents == 54)
-            assert len(done) < 25
-            (folder / ".gitignore").write_text("new/[1-4]?.md\n")
-            wait_until(lambda: writer.num_documents == 14)
-            folder.rename(tmp_path / "away")
-            wait_until(lambda: warnings)
-            (tmp_path / "away" / "0.md").unlink()
-            (tmp_path / "away").rename(folder)
-            wait_until(lambda: writer.num_documents == 13)
-        finally:
-            stop.set()
-            following.join()
+    with watched(folder, tmp_path) as (writer, done, warnings):
+        wait_until(lambda: done)
+        (folder / "new").mkdir()
+        for number in range(50):
+            (folder / "new" / f"{number}.md").write_text(note(number))
+        wait_until(lambda: writer.num_documents == 54)
+        assert len(done) < 25
+        (folder / ".gitignore").write_text("new/[1-4]?.md\n")
+        wait_until(lambda: writer.num_documents == 14)
+        folder.rename(tmp_path / "away")
+        wait_until(lambda: warnings)
+        (tmp_path / "away" / "0.md").unlink()
+        (tmp_path / "away").rename(folder)
+        wait_until(lambda: writer.num_documents == 13)
     assert len(warnings) == 1
-    assert "is no folder now: nothing is deleted; sync goes on" in warnings[0]
+    assert "is no folder now: nothing is deleted; it is tried again every 5 seconds" in warnings[0]
