@@ -7,7 +7,7 @@ score given ones. Beyond, there are no such arrays.
 from array import array
 from collections import Counter
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -40,9 +40,10 @@ class Postings:
 
     def __init__(self, arrays: Sequence[NDArray[Any]], num_rows: int) -> None:
         """Take the arrays of `FILES`, of `num_rows` passages."""
-        self._words, self._ends, self._rows, self._shares = arrays
+        words, ends, self._rows, self._shares = arrays
         self._num_rows = num_rows
-        self._kept = lru_cache(_KEPT_WORDS)(self._found)
+        # Of a method, it would keep the files mapped until garbage is collected.
+        self._kept = lru_cache(_KEPT_WORDS)(partial(_postings_of, words, ends, num_rows))
 
     @classmethod
     def open(cls, folder: Path, num_rows: int) -> "Postings":
@@ -88,15 +89,18 @@ class Postings:
             np.add.at(scores, self._rows[start:end], boosted * self._shares[start:end])
         return scores
 
-    def _found(self, word: str) -> tuple[int, int, np.float32]:
-        """Where the postings of a word begin and end, and the word's weight."""
-        wanted = np.uint64(_hash(word))
-        at = int(self._words.searchsorted(wanted))
-        is_known = at < len(self._words) and self._words[at] == wanted
-        start, end = int(self._ends[at]), int(self._ends[at + is_known])
-        rest, one = np.float32(self._num_rows - end + start), np.float32(1)
-        odds = one + (rest + _HALF) / (np.float32(end - start) + _HALF)
-        return start, end, np.float32(np.log(np.float64(odds))) * (one + np.float32(K1))
+
+def _postings_of(
+    words: NDArray[np.uint64], ends: NDArray[np.uint32], num_rows: int, word: str
+) -> tuple[int, int, np.float32]:
+    """Where the postings of a word begin and end, and the word's weight."""
+    wanted = np.uint64(_hash(word))
+    at = int(words.searchsorted(wanted))
+    is_known = at < len(words) and words[at] == wanted
+    start, end = int(ends[at]), int(ends[at + is_known])
+    rest, one = np.float32(num_rows - end + start), np.float32(1)
+    odds = one + (rest + _HALF) / (np.float32(end - start) + _HALF)
+    return start, end, np.float32(np.log(np.float64(odds))) * (one + np.float32(K1))
 
 
 def best_rows(scores: Embeddings, most: int) -> Rows:
