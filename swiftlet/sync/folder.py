@@ -4,26 +4,20 @@ Rules are those of Git, in `.gitignore` and `.swiftletignore` of each folder.
 """
 
 import os
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
-from pathspec import GitIgnoreSpec
-
 from swiftlet.corpora.collections import unread_sentence
 from swiftlet.corpora.files.kinds import can_read
 from swiftlet.errors import InvalidArgumentError, RetrievalError
 from swiftlet.index.directory import DOCUMENTS_FILE
+from swiftlet.sync.rules import Rule, rules_of, verdict
 
 RULE_FILES = (".gitignore", ".swiftletignore")
 """The rules of a later file go before those of an earlier one."""
-
-
-_MOST_STARS = 4
-"""In a rule; with each further one, a long name takes a hundred times as long to compare."""
 
 _LARGEST = (1 << 63) - 1  # that SQLite can keep; nanoseconds of the year 2262
 
@@ -79,10 +73,10 @@ class Look:
 
 
 class _Rules(NamedTuple):
-    """The rules in a folder, for paths below it: `start` is the length of its own path."""
+    """The rules in a folder, for paths below it: `start` is the bytes of its own path."""
 
     start: int
-    spec: GitIgnoreSpec
+    own: list[Rule]
 
 
 def _suffix(name: str) -> str:
@@ -209,21 +203,8 @@ class Folder:
             look.note(f"{path}: it is a link to a place outside the folder")
 
     def _rules_in(self, at: str) -> tuple[_Rules, ...]:
-        """The rules in a folder; a line that is no rule is left out, as Git does."""
-        lines = list[str]()
-        for each in RULE_FILES:
-            try:
-                text = self.path.joinpath(at, each).read_text("utf-8", errors="replace")
-            except OSError:
-                continue
-            lines += [line for line in text.splitlines() if _num_stars(line) <= _MOST_STARS]
-        if not lines:
-            return ()
-        try:
-            spec = GitIgnoreSpec.from_lines(lines)
-        except (ValueError, re.error):  # such as [z-a]
-            spec = GitIgnoreSpec.from_lines([line for line in lines if _is_rule(line)])
-        return (_Rules(len(at) + 1 if at else 0, spec),)
+        rules = [rule for each in RULE_FILES for rule in rules_of(self.path / at / each)]
+        return (_Rules(len(os.fsencode(at)) + 1 if at else 0, rules),) if rules else ()
 
 
 def _stamp(status: os.stat_result) -> Stamp:
@@ -231,25 +212,13 @@ def _stamp(status: os.stat_result) -> Stamp:
     return Stamp(status.st_size, *(each & _LARGEST for each in (*times, status.st_ino)))
 
 
-def _num_stars(line: str) -> int:
-    return len(re.findall(r"\*+", line))
-
-
-def _is_rule(line: str) -> bool:
-    try:
-        GitIgnoreSpec.from_lines([line])
-    except (ValueError, re.error):
-        return False
-    return True
-
-
 def _is_left_out(name: str, rules: tuple[_Rules, ...], *, is_folder: bool) -> bool:
     """Whether a path is hidden or ignored: the rules nearest to it that name it decide."""
     if name.rpartition("/")[2].startswith("."):
         return True
-    for start, spec in reversed(rules):
-        found = spec.check_file(name[start:] + "/" * is_folder).include
-        if found is not None:
+    path = os.fsencode(name)
+    for start, own in reversed(rules):
+        if (found := verdict(own, path[start:], is_folder=is_folder)) is not None:
             return found
     return False
 

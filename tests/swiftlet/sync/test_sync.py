@@ -173,12 +173,6 @@ def test_documents_that_no_file_gave_stay(folder, sync, tmp_path):
     assert found(tmp_path)["3.md"] == pytest.approx(found(tmp_path)["1.md"], abs=0.1)
 
 
-def test_a_rule_of_many_stars_is_left_out(folder):
-    written(folder / ("a" * 48 + "b.md"), "text")
-    (folder / ".gitignore").write_text("*a" * 10 + "*c\n*/*0.m*\n*0.md\n")
-    assert {*Folder(folder).look().files} == {"a" * 48 + "b.md", "1.md", "2.md", "3.md"}
-
-
 def test_hidden_and_ignored_files_are_left_out_by_the_nearest_rule(folder):
     for name in (
         ".hidden/a.md", "build/a.md", "keep/build/a.md", "logs/a.txt", "logs/keep.txt",
