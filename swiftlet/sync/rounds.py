@@ -7,7 +7,7 @@ so a round after a crash, a merge or a restored snapshot finds what is left to d
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from time import sleep, time_ns
+from time import monotonic, sleep, time_ns
 
 from blake3 import blake3
 
@@ -27,6 +27,10 @@ FILE_HASH = "file_hash"
 _SETTLED_NS = 1_000_000_000
 _SECONDS_BETWEEN_LOOKS = 0.5
 _FEW_FILES = 10
+_PATIENCE_SECONDS = 10.0
+_PATIENCE_BYTES_PER_SECOND = 100_000
+_AND_MORE = "+"
+"""After the hash of a file that went on changing: no hash is equal, so it is read again."""
 _BLOCK_BYTES = 1 << 20
 
 
@@ -54,6 +58,8 @@ class FolderReader:
 
     def __init__(self, folder: Folder, seen: SeenFiles) -> None:
         self.folder, self.seen = folder, seen
+        self._growing: dict[str, tuple[Stamp, float]] = {}
+        """Files that go on changing: as each was, and when it is to be read as it is."""
 
     def hashes(self, look: Look, done: Round) -> Iterator[tuple[str, Stamp, str, str | None]]:
         """The hash of each file of a look, and why it has no documents, if it had none before."""
@@ -66,10 +72,7 @@ class FolderReader:
                 if known[1]:
                     done.problems.append(known[1])
                 yield name, stamp, *known
-        now = time_ns()
-        if any(abs(now - stamp.modified_ns) < _SETTLED_NS for _, stamp in new):
-            sleep(_SECONDS_BETWEEN_LOOKS)
-        for name, stamp in new:
+        for name, stamp in self._settled(new, done):
             path = self.folder.path / name
             if stamp.size_bytes > LONGEST_BYTES:
                 yield name, stamp, f"{stamp.size_bytes} bytes", None  # `read` refuses it
@@ -81,10 +84,30 @@ class FolderReader:
                     problem = f"{printable(path)} cannot be read: {error.strerror}"
                     done.problems.append(problem)
                 continue
+            now = monotonic()
+            _, due = self._growing.pop(name, (stamp, now + _patience(stamp)))
             if self.folder.stamp(name) == stamp:
                 yield name, stamp, found, None
+            elif due <= now:
+                yield name, stamp, found + _AND_MORE, None
             else:
+                self._growing[name] = stamp, due
                 done.waiting.append(name)
+
+    def _settled(self, new: list[tuple[str, Stamp]], done: Round) -> list[tuple[str, Stamp]]:
+        """The files that are not being written, after a moment; those that go on changing wait."""
+        now, settled = monotonic(), []
+        for name, stamp in new:
+            earlier, due = self._growing.get(name, (stamp, 0.0))
+            if earlier != stamp and now < due:
+                self._growing[name] = stamp, due
+                done.waiting.append(name)
+            else:
+                settled.append((name, stamp))
+        clock = time_ns()
+        if any(abs(clock - stamp.modified_ns) < _SETTLED_NS for _, stamp in settled):
+            sleep(_SECONDS_BETWEEN_LOOKS)
+        return settled
 
     def read(
         self, name: str, stamp: Stamp, found: str, done: Round, ahead: ReadAhead | None = None
@@ -97,7 +120,8 @@ class FolderReader:
         if read.failed:
             done.problems += filter(None, [read.problem])
             return None
-        if self.folder.stamp(name) != stamp:
+        is_whole = self.folder.stamp(name) == stamp
+        if not is_whole and (read.problem or not found.endswith(_AND_MORE)):
             done.waiting.append(name)
             return None
         done.problems += [*read.messages, *filter(None, [read.problem])]
@@ -284,6 +308,11 @@ def _is_below(name: str, folders: set[str]) -> bool:
             return False
         name = name.rpartition("/")[0]
     return True
+
+
+def _patience(stamp: Stamp) -> float:
+    """The seconds after which a file is read that goes on changing."""
+    return max(_PATIENCE_SECONDS, stamp.size_bytes / _PATIENCE_BYTES_PER_SECOND)
 
 
 def _hash(path: Path) -> str:

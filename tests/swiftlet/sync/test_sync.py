@@ -21,7 +21,7 @@ from swiftlet.sync.folder import Folder, FolderGoneError
 from swiftlet.sync.refine import build_first
 from swiftlet.sync.rounds import FolderReader, FolderSync, OtherFolderError, Round
 from swiftlet.sync.seen import SeenFiles
-from swiftlet.sync.watch import watch
+from swiftlet.sync.watch import _Watcher, watch
 from swiftlet.types import Document
 from tests.command_line import refusal, swiftlet
 from tests.polling import wait_until
@@ -273,6 +273,46 @@ def test_a_file_that_is_being_written_is_left_for_later(folder, sync, tmp_path, 
         done = sync()
     assert (done.waiting, done.num_put) == (["growing.md"], 0)
     assert (sync().num_put, ids(tmp_path) >= {"growing.md"}) == (1, True)
+
+
+def test_a_file_that_goes_on_changing_is_read_as_it_is_in_the_end(
+    folder, sync, tmp_path, monkeypatch
+):
+    seen = SeenFiles(tmp_path / "index", folder)
+    log, reader = folder / "app.md", FolderReader(Folder(folder), seen)
+    written(log, note(5))
+    sync()
+    with monkeypatch.context() as patched, IndexWriter(tmp_path / "index", None) as writer:
+        lines = iter("abcdefgh")
+        patched.setattr(rounds, "sleep", lambda _: log.write_text(note(5, next(lines))))
+        following = FolderSync(reader, writer)
+        log.write_text(note(5, "!"))
+        assert following.round().waiting == ["app.md"]
+        patched.setattr(rounds, "monotonic", lambda: time.monotonic() + 9)
+        assert following.round(["app.md"]).waiting == ["app.md"]
+        patched.setattr(rounds, "monotonic", lambda: time.monotonic() + 11)
+        assert (following.round(["app.md"]).num_put, next(lines)) == (1, "c")
+    assert text_of(tmp_path, "app.md").endswith("5 b")
+    assert (sync().num_put, sync()) == (1, Round())
+
+
+def test_a_file_that_goes_on_changing_holds_up_no_other_file(folder, monkeypatch):
+    monkeypatch.setattr("swiftlet.sync.watch._LONGEST_BURST_SECONDS", 1e9)
+    stop, ended = threading.Event(), threading.Event()
+    watcher = _Watcher(folder, stop)
+
+    def write() -> None:
+        while not ended.wait(0.02):
+            (folder / "app.bin").write_text("more")
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    try:
+        assert watcher.changes() >= {""}
+        assert watcher.changes() == {"app.bin"}
+    finally:
+        ended.set()
+        writing.join()
 
 
 def test_a_file_that_changes_while_it_is_read_is_read_again(folder, sync, tmp_path, monkeypatch):
