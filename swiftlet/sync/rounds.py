@@ -11,6 +11,7 @@ from time import monotonic, sleep, time_ns
 
 from blake3 import blake3
 
+from swiftlet.corpora.files.documents import MODIFIED, moment_of
 from swiftlet.corpora.lines import LONGEST_BYTES
 from swiftlet.errors import CollectionError, InvalidArgumentError, RetrievalError
 from swiftlet.index.updates.directory_writer import IndexWriter
@@ -169,6 +170,7 @@ class FolderSync:
         for document_id, found, name in writer.values(FILE_HASH):
             earlier, ids = self._files.get(name, (found, ()))
             self._files[name] = (found if found == earlier else "", (*ids, document_id))
+        self._modified = {name: value for _, value, name in writer.values(MODIFIED)}
 
     @property
     def folder(self) -> Folder:
@@ -197,6 +199,7 @@ class FolderSync:
         changed, seen = dict[str, tuple[Stamp, str]](), []
         for name, stamp, found, problem in self._reader.hashes(look, done):
             is_same = self._files.get(name, ("", ()))[0] == found
+            is_same &= self._modified.get(name) == moment_of(stamp.modified_ns)
             if (problem and name not in self._files) or (found and is_same):
                 seen.append((name, stamp, found, problem))
             else:
@@ -295,6 +298,7 @@ class FolderSync:
             stamp, digest = changed[name]
             if ids:
                 self._files[name] = digest, ids
+                self._modified[name] = read[0].metadata.get(MODIFIED)
             notes.append((name, stamp, digest, reason))
             done.num_put += bool(ids)
             done.num_deleted += bool(earlier and not ids)

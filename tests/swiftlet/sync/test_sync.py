@@ -351,6 +351,17 @@ def test_an_edit_is_followed_after_a_clock_went_back(folder, sync, tmp_path):
     assert text_of(tmp_path, "0.md").startswith("# Note 5")
 
 
+def test_a_file_that_is_touched_has_its_new_date(folder, sync, tmp_path):
+    for seconds in (2e9 + 0.9999999999, 9.3e9, -1.5):
+        os.utime(folder / "0.md", (seconds, seconds))
+        done = sync()
+        assert (done.num_put, done.num_encoded) == (1, 0)
+        (tmp_path / ".index.files").unlink()
+        assert sync() == Round()
+    with Searcher.open(tmp_path / "index", LOOKUP_QUERY_ENCODER) as searcher:
+        assert searcher.document("0.md").metadata["modified"] == "1969-12-31T23:59:58+00:00"
+
+
 def text_of(tmp_path: Path, document_id: str) -> str:
     with Searcher.open(tmp_path / "index", LOOKUP_QUERY_ENCODER) as searcher:
         return searcher.document(document_id).text.strip()
