@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from swiftlet.corpora.files import documents
-from swiftlet.encoders import LOOKUP_QUERY_ENCODER
+from swiftlet.encoders import DEFAULT_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.errors import InvalidArgumentError, StorageError
 from swiftlet.index.building.build import build
 from swiftlet.index.updates.directory_writer import IndexWriter
@@ -414,6 +414,17 @@ def test_a_folder_that_vanishes_or_is_another_one_deletes_nothing(folder, sync, 
     other.mkdir()
     with pytest.raises(InvalidArgumentError, match=r"follows .*: sync .* into an index of its own"):
         SeenFiles(tmp_path / "index", other)
+
+
+def test_a_wrong_encoder_is_refused_also_when_no_file_has_changed(folder, sync, tmp_path):
+    ran = swiftlet("sync", tmp_path / "index", folder, "--encoder", DEFAULT_ENCODER.name)
+    assert "name that encoder, or encode again" in refusal(ran)
+
+
+def test_an_encoder_that_was_chosen_automatically_is_remembered(folder, tmp_path):
+    for expected in ("4 files put", "1 file put"):
+        assert expected in swiftlet("sync", tmp_path / "index", folder, "--encoder", "auto").stdout
+        written(folder / "new.md", note(9))
 
 
 def test_a_sync_that_makes_no_index_leaves_nothing(folder, tmp_path):
