@@ -76,6 +76,7 @@ def _up(folder: Path, encoder: str | None, host: str, port: int) -> None:
             ahead = ReadAhead(folder)
     from service.server import listen, serve
     from service.settings import load_settings
+    from swiftlet.manifest import read_manifest
     from swiftlet.sync.refine import is_first
 
     with _alone(place, folder):
@@ -86,7 +87,8 @@ def _up(folder: Path, encoder: str | None, host: str, port: int) -> None:
         settings = load_settings(
             index=index, files=folder, host=host, port=port, log_level="warning"
         )
-        encoded = get_context("spawn").Array("q", 2)
+        num_passages = read_manifest(index, "index").details["num_passages"]
+        encoded = get_context("spawn").Array("q", [0, num_passages])
         serve(
             settings,
             on_ready=partial(_begin, index, folder, encoded),

@@ -19,8 +19,6 @@ from swiftlet.sync.rules import Rule, rules_of, verdict
 RULE_FILES = (".gitignore", ".swiftletignore")
 """The rules of a later file go before those of an earlier one."""
 
-_LARGEST = (1 << 63) - 1  # that SQLite can keep; nanoseconds of the year 2262
-
 
 def check_is_chosen(folder: Path) -> None:
     """Refuse a folder that has all files of a user, which is named by accident.
@@ -208,8 +206,7 @@ class Folder:
 
 
 def _stamp(status: os.stat_result) -> Stamp:
-    times = status.st_mtime_ns, status.st_ctime_ns
-    return Stamp(status.st_size, *(each & _LARGEST for each in (*times, status.st_ino)))
+    return Stamp(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
 
 
 def _is_left_out(name: str, rules: tuple[_Rules, ...], *, is_folder: bool) -> bool:

@@ -7,10 +7,11 @@ so a round after a crash, a merge or a restored snapshot finds what is left to d
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from time import sleep, time_ns
+from time import monotonic, sleep, time_ns
 
 from blake3 import blake3
 
+from swiftlet.corpora.files.documents import MODIFIED, moment_of
 from swiftlet.corpora.lines import LONGEST_BYTES
 from swiftlet.errors import CollectionError, InvalidArgumentError, RetrievalError
 from swiftlet.index.updates.directory_writer import IndexWriter
@@ -27,6 +28,10 @@ FILE_HASH = "file_hash"
 _SETTLED_NS = 1_000_000_000
 _SECONDS_BETWEEN_LOOKS = 0.5
 _FEW_FILES = 10
+_PATIENCE_SECONDS = 10.0
+_PATIENCE_BYTES_PER_SECOND = 100_000
+_AND_MORE = "+"
+"""After the hash of a file that went on changing: no hash is equal, so it is read again."""
 _BLOCK_BYTES = 1 << 20
 
 
@@ -54,6 +59,8 @@ class FolderReader:
 
     def __init__(self, folder: Folder, seen: SeenFiles) -> None:
         self.folder, self.seen = folder, seen
+        self._growing: dict[str, tuple[Stamp, float]] = {}
+        """Files that go on changing: as each was, and when it is to be read as it is."""
 
     def hashes(self, look: Look, done: Round) -> Iterator[tuple[str, Stamp, str, str | None]]:
         """The hash of each file of a look, and why it has no documents, if it had none before."""
@@ -66,10 +73,7 @@ class FolderReader:
                 if known[1]:
                     done.problems.append(known[1])
                 yield name, stamp, *known
-        now = time_ns()
-        if any(abs(now - stamp.modified_ns) < _SETTLED_NS for _, stamp in new):
-            sleep(_SECONDS_BETWEEN_LOOKS)
-        for name, stamp in new:
+        for name, stamp in self._settled(new, done):
             path = self.folder.path / name
             if stamp.size_bytes > LONGEST_BYTES:
                 yield name, stamp, f"{stamp.size_bytes} bytes", None  # `read` refuses it
@@ -81,10 +85,30 @@ class FolderReader:
                     problem = f"{printable(path)} cannot be read: {error.strerror}"
                     done.problems.append(problem)
                 continue
+            now = monotonic()
+            _, due = self._growing.pop(name, (stamp, now + _patience(stamp)))
             if self.folder.stamp(name) == stamp:
                 yield name, stamp, found, None
+            elif due <= now:
+                yield name, stamp, found + _AND_MORE, None
             else:
+                self._growing[name] = stamp, due
                 done.waiting.append(name)
+
+    def _settled(self, new: list[tuple[str, Stamp]], done: Round) -> list[tuple[str, Stamp]]:
+        """The files that are not being written, after a moment; those that go on changing wait."""
+        now, settled = monotonic(), []
+        for name, stamp in new:
+            earlier, due = self._growing.get(name, (stamp, 0.0))
+            if earlier != stamp and now < due:
+                self._growing[name] = stamp, due
+                done.waiting.append(name)
+            else:
+                settled.append((name, stamp))
+        clock = time_ns()
+        if any(abs(clock - stamp.modified_ns) < _SETTLED_NS for _, stamp in settled):
+            sleep(_SECONDS_BETWEEN_LOOKS)
+        return settled
 
     def read(
         self, name: str, stamp: Stamp, found: str, done: Round, ahead: ReadAhead | None = None
@@ -97,7 +121,8 @@ class FolderReader:
         if read.failed:
             done.problems += filter(None, [read.problem])
             return None
-        if self.folder.stamp(name) != stamp:
+        is_whole = self.folder.stamp(name) == stamp
+        if not is_whole and (read.problem or not found.endswith(_AND_MORE)):
             done.waiting.append(name)
             return None
         done.problems += [*read.messages, *filter(None, [read.problem])]
@@ -145,6 +170,7 @@ class FolderSync:
         for document_id, found, name in writer.values(FILE_HASH):
             earlier, ids = self._files.get(name, (found, ()))
             self._files[name] = (found if found == earlier else "", (*ids, document_id))
+        self._modified = {name: value for _, value, name in writer.values(MODIFIED)}
 
     @property
     def folder(self) -> Folder:
@@ -173,6 +199,7 @@ class FolderSync:
         changed, seen = dict[str, tuple[Stamp, str]](), []
         for name, stamp, found, problem in self._reader.hashes(look, done):
             is_same = self._files.get(name, ("", ()))[0] == found
+            is_same &= self._modified.get(name) == moment_of(stamp.modified_ns)
             if (problem and name not in self._files) or (found and is_same):
                 seen.append((name, stamp, found, problem))
             else:
@@ -271,6 +298,7 @@ class FolderSync:
             stamp, digest = changed[name]
             if ids:
                 self._files[name] = digest, ids
+                self._modified[name] = read[0].metadata.get(MODIFIED)
             notes.append((name, stamp, digest, reason))
             done.num_put += bool(ids)
             done.num_deleted += bool(earlier and not ids)
@@ -284,6 +312,11 @@ def _is_below(name: str, folders: set[str]) -> bool:
             return False
         name = name.rpartition("/")[0]
     return True
+
+
+def _patience(stamp: Stamp) -> float:
+    """The seconds after which a file is read that goes on changing."""
+    return max(_PATIENCE_SECONDS, stamp.size_bytes / _PATIENCE_BYTES_PER_SECOND)
 
 
 def _hash(path: Path) -> str:

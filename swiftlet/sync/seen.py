@@ -2,7 +2,7 @@
 
 import os
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from swiftlet import disk
@@ -17,6 +17,8 @@ CREATE TABLE files (
     hash TEXT NOT NULL, problem TEXT
 ) WITHOUT ROWID;
 """
+
+_LARGEST = (1 << 63) - 1
 
 
 class SeenFiles:
@@ -69,7 +71,7 @@ class SeenFiles:
         found: tuple[str, str | None] | None = self._connection.execute(
             "SELECT hash, problem FROM files WHERE name = ? AND size = ? AND modified = ? "
             "AND changed = ? AND inode = ?",
-            (_key(name), *stamp),
+            (_key(name), *_kept(stamp)),
         ).fetchone()
         return found
 
@@ -78,7 +80,9 @@ class SeenFiles:
 
         :raises StorageError: When the file system refuses.
         """
-        rows = [(_key(name), *stamp, found, problem) for name, stamp, found, problem in files]
+        rows = [
+            (_key(name), *_kept(stamp), found, problem) for name, stamp, found, problem in files
+        ]
         self._write("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
 
     def forget(self, names: Iterable[str]) -> None:
@@ -105,6 +109,11 @@ class SeenFiles:
     def _remove(self) -> None:
         for end in ("", "-wal", "-shm"):
             disk.remove(self.path.with_name(f"{self.path.name}{end}"), missing_ok=True)
+
+
+def _kept(stamp: Stamp) -> Iterator[int]:
+    """The numbers of a stamp, cut to those that SQLite keeps: times after 2262 are larger."""
+    return (number & _LARGEST for number in stamp)
 
 
 def _key(name: str) -> bytes:

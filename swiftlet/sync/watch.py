@@ -13,7 +13,7 @@ from swiftlet.sync.folder import RULE_FILES
 from swiftlet.sync.rounds import FolderSync, Round
 
 _TICK_MS = 250
-_LONGEST_BURST_SECONDS = 5.0
+_LONGEST_BURST_SECONDS = 1.0
 _SECONDS_BETWEEN_ROUNDS = 300.0
 """Between rounds that look at all files, since an event may get lost."""
 _SECONDS_AFTER_PROBLEM = 5
@@ -101,7 +101,7 @@ class _Watcher:
             if new is None:  # there is nothing to watch
                 self._stop.wait(_TICK_MS / 1000)
                 break
-            if not new:
+            if not new - found:  # a log that grows does not hold up other files
                 break
             found |= new
         return found

@@ -29,6 +29,7 @@ def sync(
     """Bring an index in step with a folder: new, changed, renamed and deleted files."""
     from swiftlet.encoders.opening import encoder_place
     from swiftlet.errors import InvalidArgumentError
+    from swiftlet.index.lexical import AUTO
     from swiftlet.index.updates.directory_writer import IndexWriter
     from swiftlet.sync.folder import Folder
     from swiftlet.sync.rounds import FolderReader, FolderSync
@@ -48,7 +49,10 @@ def sync(
         except BaseException:
             seen.remove()
             raise
-    with IndexWriter(index, encoder_place(encoder), threads=threads) as writer:
+    place = None if encoder == AUTO else encoder_place(encoder)  # the index remembers its choice
+    with IndexWriter(index, place, threads=threads) as writer:
+        if place is not None:  # a wrong one is refused also when no file has changed
+            writer.check_encoder()
         following = FolderSync(reader, writer)
         for _ in range(_TRIES):
             with ProgressBars() as progress:

@@ -26,6 +26,9 @@ from swiftlet.extras import extra
 from swiftlet.text import with_whole_pairs, without_surrogates
 from swiftlet.types import Document
 
+MODIFIED = "modified"
+"""The field of the metadata with the time at which a file was changed."""
+
 _MOST_FOLDERS = 8
 _LONGEST_VALUE = 1_000
 
@@ -70,10 +73,16 @@ def _fields(name: str, kind: str, status: os.stat_result) -> dict[str, Any]:
     fields: dict[str, Any] = {"path": name, "kind": kind, "size": status.st_size}
     if folders:
         fields["folder"] = ["/".join(folders[: end + 1]) for end in range(len(folders))]
-    with suppress(ValueError, OverflowError, OSError):  # a clock may say the year 300,000
-        moment = datetime.fromtimestamp(int(status.st_mtime), UTC)
-        fields["modified"] = moment.isoformat()
+    if modified := moment_of(status.st_mtime_ns):
+        fields[MODIFIED] = modified
     return fields
+
+
+def moment_of(nanoseconds: int) -> str | None:
+    """A time of a file as its documents have it; None for one that no date can say."""
+    with suppress(ValueError, OverflowError, OSError):  # a clock may say the year 300,000
+        return datetime.fromtimestamp(nanoseconds // 10**9, UTC).isoformat()
+    return None
 
 
 def _short(metadata: Any) -> dict[str, Any]:

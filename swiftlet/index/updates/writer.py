@@ -300,6 +300,13 @@ class Writer(ABC):
         :raises ArtefactError: When there is no index any more.
         """
 
+    def check_encoder(self) -> None:
+        """Load the document encoder now, not when it is first needed.
+
+        :raises ArtefactError: When it is damaged, or is not the encoder of the index.
+        """
+        self._preparation.encoder(self.manifest())
+
     @abstractmethod
     def append(self, changes: Sequence[Change], prepared_for: Manifest) -> Changed:
         """Write all changes or none; `Preparation.changes` made them for the index of a manifest.

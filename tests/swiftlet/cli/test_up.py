@@ -25,6 +25,8 @@ def test_a_folder_is_searched_at_once_refined_and_followed(tmp_path: Path) -> No
     for number in range(300):  # of many files, another process reads some
         (folder / ".git" / f"{number}").touch()
     with up(folder, cache) as (process, address):
+        refining = answer(f"{address}/info")["refining"]
+        assert refining is None or refining["of"] >= 2  # also before the first is encoded
         assert first_of(address, "winter+sport") == "ski.md"
         with urlopen(f"{address}/files/ski.md") as original:
             assert original.read() == (folder / "ski.md").read_bytes()

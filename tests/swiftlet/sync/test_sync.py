@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from swiftlet.corpora.files import documents
-from swiftlet.encoders import LOOKUP_QUERY_ENCODER
+from swiftlet.encoders import DEFAULT_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.errors import InvalidArgumentError, StorageError
 from swiftlet.index.building.build import build
 from swiftlet.index.updates.directory_writer import IndexWriter
@@ -21,7 +21,7 @@ from swiftlet.sync.folder import Folder, FolderGoneError
 from swiftlet.sync.refine import build_first
 from swiftlet.sync.rounds import FolderReader, FolderSync, OtherFolderError, Round
 from swiftlet.sync.seen import SeenFiles
-from swiftlet.sync.watch import watch
+from swiftlet.sync.watch import _Watcher, watch
 from swiftlet.types import Document
 from tests.command_line import refusal, swiftlet
 from tests.polling import wait_until
@@ -275,6 +275,46 @@ def test_a_file_that_is_being_written_is_left_for_later(folder, sync, tmp_path, 
     assert (sync().num_put, ids(tmp_path) >= {"growing.md"}) == (1, True)
 
 
+def test_a_file_that_goes_on_changing_is_read_as_it_is_in_the_end(
+    folder, sync, tmp_path, monkeypatch
+):
+    seen = SeenFiles(tmp_path / "index", folder)
+    log, reader = folder / "app.md", FolderReader(Folder(folder), seen)
+    written(log, note(5))
+    sync()
+    with monkeypatch.context() as patched, IndexWriter(tmp_path / "index", None) as writer:
+        lines = iter("abcdefgh")
+        patched.setattr(rounds, "sleep", lambda _: log.write_text(note(5, next(lines))))
+        following = FolderSync(reader, writer)
+        log.write_text(note(5, "!"))
+        assert following.round().waiting == ["app.md"]
+        patched.setattr(rounds, "monotonic", lambda: time.monotonic() + 9)
+        assert following.round(["app.md"]).waiting == ["app.md"]
+        patched.setattr(rounds, "monotonic", lambda: time.monotonic() + 11)
+        assert (following.round(["app.md"]).num_put, next(lines)) == (1, "c")
+    assert text_of(tmp_path, "app.md").endswith("5 b")
+    assert (sync().num_put, sync()) == (1, Round())
+
+
+def test_a_file_that_goes_on_changing_holds_up_no_other_file(folder, monkeypatch):
+    monkeypatch.setattr("swiftlet.sync.watch._LONGEST_BURST_SECONDS", 1e9)
+    stop, ended = threading.Event(), threading.Event()
+    watcher = _Watcher(folder, stop)
+
+    def write() -> None:
+        while not ended.wait(0.02):
+            (folder / "app.bin").write_text("more")
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    try:
+        assert watcher.changes() >= {""}
+        assert watcher.changes() == {"app.bin"}
+    finally:
+        ended.set()
+        writing.join()
+
+
 def test_a_file_that_changes_while_it_is_read_is_read_again(folder, sync, tmp_path, monkeypatch):
     written(folder / "0.md", note(5))
     with monkeypatch.context() as patched:
@@ -309,6 +349,17 @@ def test_an_edit_is_followed_after_a_clock_went_back(folder, sync, tmp_path):
     written(folder / "0.md", note(5), seconds_ago=10**6)
     assert sync().num_put == 1
     assert text_of(tmp_path, "0.md").startswith("# Note 5")
+
+
+def test_a_file_that_is_touched_has_its_new_date(folder, sync, tmp_path):
+    for seconds in (2e9 + 0.9999999999, 9.3e9, -1.5):
+        os.utime(folder / "0.md", (seconds, seconds))
+        done = sync()
+        assert (done.num_put, done.num_encoded) == (1, 0)
+        (tmp_path / ".index.files").unlink()
+        assert sync() == Round()
+    with Searcher.open(tmp_path / "index", LOOKUP_QUERY_ENCODER) as searcher:
+        assert searcher.document("0.md").metadata["modified"] == "1969-12-31T23:59:58+00:00"
 
 
 def text_of(tmp_path: Path, document_id: str) -> str:
@@ -363,6 +414,17 @@ def test_a_folder_that_vanishes_or_is_another_one_deletes_nothing(folder, sync, 
     other.mkdir()
     with pytest.raises(InvalidArgumentError, match=r"follows .*: sync .* into an index of its own"):
         SeenFiles(tmp_path / "index", other)
+
+
+def test_a_wrong_encoder_is_refused_also_when_no_file_has_changed(folder, sync, tmp_path):
+    ran = swiftlet("sync", tmp_path / "index", folder, "--encoder", DEFAULT_ENCODER.name)
+    assert "name that encoder, or encode again" in refusal(ran)
+
+
+def test_an_encoder_that_was_chosen_automatically_is_remembered(folder, tmp_path):
+    for expected in ("4 files put", "1 file put"):
+        assert expected in swiftlet("sync", tmp_path / "index", folder, "--encoder", "auto").stdout
+        written(folder / "new.md", note(9))
 
 
 def test_a_sync_that_makes_no_index_leaves_nothing(folder, tmp_path):
