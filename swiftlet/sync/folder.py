@@ -156,7 +156,7 @@ class Folder:
             if DOCUMENTS_FILE in names:  # an index, perhaps the one that follows this folder
                 continue
             rules += self._rules_in(at) if names.intersection(RULE_FILES) else ()
-            pending += self._taken(entries, at, rules, look, seen)
+            pending += reversed([*self._taken(entries, at, rules, look, seen)])
 
     def _taken(
         self,

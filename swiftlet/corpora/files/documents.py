@@ -15,13 +15,14 @@ from swiftlet.corpora.identifiers import check_id
 from swiftlet.corpora.languages import FIELD, language_of
 from swiftlet.corpora.lines import (
     LONGEST_BYTES,
+    LineError,
     SkippedLines,
     open_bytes,
     read_errors,
     reason_of,
     refuse_file,
 )
-from swiftlet.errors import CollectionError, RetrievalError
+from swiftlet.errors import CollectionError, RetrievalError, shown
 from swiftlet.extras import extra
 from swiftlet.text import with_whole_pairs, without_surrogates
 from swiftlet.types import Document
@@ -42,7 +43,10 @@ def read_file(path: Path, named_from: Path, skipped: SkippedLines) -> Iterator[D
     :raises MissingExtraError: When a package that reads this kind is not installed.
     """
     with read_errors(named_from):
-        name = check_id(path.relative_to(named_from).as_posix(), "file name")
+        name = path.relative_to(named_from).as_posix()
+        if without_surrogates(name) != name:
+            raise LineError(f"the file name {shown(name)} is not UTF-8: rename the file")
+        check_id(name, "file name")
     kind = kind_of(path.suffix.lower())
     with read_errors(path):
         status = path.stat()
