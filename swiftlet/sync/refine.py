@@ -11,7 +11,7 @@ from typing import Any
 
 from swiftlet import disk
 from swiftlet.encoders import LOOKUP_QUERY_ENCODER
-from swiftlet.encoders.opening import EncoderSpec
+from swiftlet.encoders.opening import EncoderSpec, Place
 from swiftlet.errors import RetrievalError
 from swiftlet.index.building.build import build
 from swiftlet.index.updates.directory_writer import IndexWriter
@@ -76,6 +76,7 @@ def follow(
     report: Report,
     warn: Warn,
     *,
+    encoder: Place | None = None,
     threads: int,
     stop: Event,
 ) -> None:
@@ -84,6 +85,7 @@ def follow(
     :param progress: Shows how far the document encoder is.
     :param report: Called after each round of sync.
     :param warn: Called with a sentence when something is held up.
+    :param encoder: The document encoder; None takes the one that the index remembers.
     """
     final = index.with_name(f"{index.name}.final")
     if is_first(index):
@@ -97,7 +99,7 @@ def follow(
             publish(final, index)
             discard(working)
     disk.remove_tree(final, ignore_errors=True)  # the first index by now, or one left by a kill
-    _watch(index, folder, report, warn, stop)
+    _watch(index, folder, report, warn, stop, encoder)
 
 
 def _refine(
@@ -126,6 +128,13 @@ def _refine(
             refined.set()
 
 
-def _watch(index: Path, folder: Path, report: Report, warn: Warn, stop: Event) -> None:
-    with closing(SeenFiles(index, folder)) as seen, IndexWriter(index, None) as writer:
+def _watch(
+    index: Path,
+    folder: Path,
+    report: Report,
+    warn: Warn,
+    stop: Event,
+    encoder: Place | None = None,
+) -> None:
+    with closing(SeenFiles(index, folder)) as seen, IndexWriter(index, encoder) as writer:
         watch(FolderSync(FolderReader(Folder(folder), seen), writer), report, warn, stop)

@@ -53,6 +53,24 @@ def test_a_folder_is_searched_at_once_refined_and_followed(tmp_path: Path) -> No
     assert {path.name for path in folder.iterdir()} == {".git", "tea.md", "ski.md"}
 
 
+def test_a_function_that_is_named_encodes_queries_and_what_is_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "counting.py").write_text(
+        "def encode(texts):\n    return [[text.count('x'), text.count('y'), 1] for text in texts]\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    folder, cache = tmp_path / "folder", tmp_path / "cache"
+    folder.mkdir()
+    (folder / "x.txt").write_text("xxxxx")
+    for name in ("y", "z"):  # the second time, the index is there
+        options = ["--encoder", "counting:encode"]
+        with up(folder, cache, options=options) as (_, address):
+            (folder / f"{name}.txt").write_text("y" * 5 + name)
+            wait_until(lambda new=f"{name}.txt": first_of(address, "yyy&mode=dense") == new)
+            (folder / f"{name}.txt").unlink()
+
+
 def test_an_empty_folder_is_refused_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "picture.png").write_bytes(b"PNG")
     result = subprocess.run(
