@@ -9,7 +9,7 @@ from urllib.request import urlopen
 import psutil
 import pytest
 
-from swiftlet.cli.up import FOLLOWS
+from swiftlet.cli.up import FOLLOWS, _serve_tools
 from tests.folder_up import answer, first_of, up
 from tests.polling import wait_until
 
@@ -69,6 +69,16 @@ def test_a_function_that_is_named_encodes_queries_and_what_is_followed(
             (folder / f"{name}.txt").write_text("y" * 5 + name)
             wait_until(lambda new=f"{name}.txt": first_of(address, "yyy&mode=dense") == new)
             (folder / f"{name}.txt").unlink()
+
+
+def test_after_the_last_port_there_are_no_tools_and_a_sentence_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _serve_tools(tmp_path, None, "127.0.0.1", 65_536)
+    said = " ".join(capsys.readouterr().err.split())
+    assert said.endswith(
+        "no tools over HTTP: cannot listen on 127.0.0.1 port 65536: 65535 is the last port"
+    )
 
 
 def test_an_empty_folder_is_refused_in_a_sentence(tmp_path: Path) -> None:
