@@ -146,8 +146,9 @@ def place_of(folder: Path) -> Path:
 def _alone(place: Path, folder: Path) -> Iterator[None]:
     """Let one process be up for a folder.
 
-    :raises InvalidArgumentError: When another one is; it says where.
+    :raises InvalidArgumentError: When another one is; it says where, as soon as that one answers.
     """
+    from swiftlet import disk
     from swiftlet.errors import ArtefactError, InvalidArgumentError
     from swiftlet.publication import writer_lock
 
@@ -156,11 +157,15 @@ def _alone(place: Path, folder: Path) -> Iterator[None]:
         lock = writer_lock(place)
         lock.__enter__()
     except ArtefactError:
-        where = address.read_text("utf-8") if address.is_file() else "another address"
+        where = address.read_text("utf-8") if address.is_file() else ""
         raise InvalidArgumentError(
             f"{folder} is searched already, at {where}: open that, or stop it first"
+            if where
+            else f"{folder} is being indexed by another process: wait until that prints its "
+            "address, or stop it first"
         ) from None
     try:
+        disk.remove(address, missing_ok=True)  # of a process that was killed
         yield
     finally:
         lock.__exit__(None, None, None)

@@ -9,7 +9,8 @@ from urllib.request import urlopen
 import psutil
 import pytest
 
-from swiftlet.cli.up import FOLLOWS, _serve_tools
+from swiftlet.cli.up import FOLLOWS, _alone, _serve_tools
+from swiftlet.errors import InvalidArgumentError
 from tests.folder_up import answer, first_of, up
 from tests.polling import wait_until
 
@@ -79,6 +80,21 @@ def test_after_the_last_port_there_are_no_tools_and_a_sentence_says_so(
     assert said.endswith(
         "no tools over HTTP: cannot listen on 127.0.0.1 port 65536: 65535 is the last port"
     )
+
+
+def test_before_the_first_answer_a_second_process_is_told_to_wait_for_the_address(
+    tmp_path: Path,
+) -> None:
+    place, address = tmp_path / "place", tmp_path / "place" / "address"
+    place.mkdir()
+    address.write_text("http://of.one.that.was.killed")
+    with _alone(place, tmp_path):
+        wait = "is being indexed by another process: wait until that prints its address"
+        with pytest.raises(InvalidArgumentError, match=wait), _alone(place, tmp_path):
+            pass
+        address.write_text("http://new")
+        with pytest.raises(InvalidArgumentError, match="at http://new: "), _alone(place, tmp_path):
+            pass
 
 
 def test_an_empty_folder_is_refused_in_a_sentence(tmp_path: Path) -> None:
