@@ -364,9 +364,8 @@ REFUSED: dict[str, tuple[bytes, str]] = {
     "a.mbox": (b"no mail", 'no line is "From ADDRESS DATE"'),
     "a.msg": (b"no mail", "it is no compound file"),
     "a.json": (b"[" * 100_000, "it is nested too deeply to be read"),
-    "b.json": (b'{"a": 1,\n]', r"b.json, line 2: no valid JSON from column 1 on \(Expecting "),
     "a.ipynb": (b"[]", "a.ipynb: it has no cells, as a notebook has, so it is left out"),
-    "b.ipynb": (b'{"cells": [', r"no valid JSON from column 12 on \(.*\), so it is left out"),
+    "b.ipynb": (b'{"cells":\n [', r"line 2: no valid JSON from column 3 on \(.*\), so it"),
     "a.py": (b" ", "the file is empty"),
 }  # fmt: skip
 
@@ -386,6 +385,15 @@ def test_xml_that_is_not_valid_or_has_only_attributes_is_read_as_it_is(
 ) -> None:
     (tmp_path / "a.xml").write_text(content)
     assert only(tmp_path / "a.xml").text in {content, "x"}
+
+
+def test_json_that_is_not_valid_is_read_as_it_is_and_said(tmp_path: Path) -> None:
+    content = '{"a": 1, // the first\n]'
+    (tmp_path / "a.json").write_text(content)
+    skipped = SkippedLines()
+    assert [each.text for each in read_documents(tmp_path, skipped=skipped)] == [content]
+    (note,) = skipped.notes
+    assert "a.json is read as text, since it is not valid JSON: " in note
 
 
 PARTS = "Content-Type: multipart/mixed; boundary=b\n\n--b\n"
