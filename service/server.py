@@ -305,12 +305,14 @@ def _listener(address: str, port: int) -> socket.socket:
             backlog=_BACKLOG,
             dualstack_ipv6=address == _EVERY_ADDRESS and socket.has_dualstack_ipv6(),
         )
+    except OverflowError:  # the port after the last one
+        reason = "65535 is the last port"
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             reason = "another process listens there; choose another port"
         else:
             reason = os.strerror(error.errno or 0)
-        raise InvalidArgumentError(f"cannot listen on {address} port {port}: {reason}") from None
+    raise InvalidArgumentError(f"cannot listen on {address} port {port}: {reason}")
 
 
 def _addresses(host: str) -> list[str]:

@@ -69,6 +69,10 @@ class EmbeddedDocument(Document):
     embedding: Sequence[float] = ()
 
 
+FRONT_MATTER_LINES = "front_matter_lines"
+"""The field of the metadata with how many lines of the file stand before the text."""
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
     """The text and the id of a query."""
@@ -122,8 +126,8 @@ class Hit:
 class Excerpt:
     """A part of a document that was found: `text == document.text[start:end]`.
 
-    It stands in the lines `first_line` to `last_line` of the document's text, counted from 1.
-    `score` is the score of its best passage.
+    It stands in the lines `first_line` to `last_line`, counted from 1 with the `front_matter_lines`
+    of the metadata. `score` is the score of its best passage.
     """
 
     document_id: str

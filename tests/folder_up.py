@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from tests.polling import is_answered, wait_until
 
 @contextmanager
 def up(
-    folder: Path, cache: Path, *command: str | Path
+    folder: Path, cache: Path, *command: str | Path, options: Sequence[str] = ()
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The process and the address of a folder that is up."""
     environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
@@ -25,8 +25,8 @@ def up(
     for earlier in cache.glob("swiftlet/folders/*/address"):
         earlier.unlink()  # by a process that was killed
     with subprocess.Popen(
-        [*command, "up", folder, "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        text=True, env=environment,
+        [*command, "up", folder, "--port", "0", *options], stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, env=environment,
     ) as process:  # fmt: skip
         try:
             place = wait_until(

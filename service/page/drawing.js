@@ -3,10 +3,11 @@
 import { element, webAddress } from "./elements.js";
 import { drawMarkdown, isMarkdown } from "./markdown.js";
 import { unitOffset } from "./service.js";
-import { codeSpans, snippetOf } from "./text.js";
+import { WITHIN, codeSpans, snippetOf } from "./text.js";
 
 const STAGE_COLOURS = 10; // of style.css; a stage beyond them takes the first one again
 const SHOWN_VALUES = 8; // of a facet; the others are folded
+const LONGEST_PATH = 120; // in characters; the document's own page has all of it
 const MODES = { hybrid: "meaning and words", dense: "meaning", lexical: "words" };
 const number = new Intl.NumberFormat("en-GB");
 const languages = new Intl.DisplayNames("en-GB", { type: "language" });
@@ -62,9 +63,16 @@ export function drawHit(hit, asked) {
     isMarkdown(hit)
       ? element("div", "passage rich", ...drawRichPassage(hit.passage))
       : element("p", "passage", ...drawPassage(hit.passage)),
-    element("p", "identity", element("bdi", "", hit.document_id), ...drawOrigin(hit.metadata)),
+    element("p", "identity", element("bdi", "", shortened(hit.document_id)), ...drawOrigin(hit.metadata)),
     why,
   );
+}
+
+/** A long path without its middle. */
+function shortened(path) {
+  const characters = [...path];
+  if (characters.length <= LONGEST_PATH) return path;
+  return `${characters.slice(0, LONGEST_PATH / 3).join("")} … ${characters.slice((-LONGEST_PATH * 2) / 3).join("")}`;
 }
 
 /** The score, and what a boost adds to it. */
@@ -156,10 +164,10 @@ export function drawProgram(name, program) {
 }
 
 /** Sentences of a passage without blank lines, with its highlights marked; these count code points. */
-function drawPassage({ text, highlights = [] }) {
+function drawPassage({ text, start: place, highlights = [] }) {
   const marks = highlights.map((span) => span.map((character) => unitOffset(text, character)));
-  const [start, end] = snippetOf(text, marks);
-  const code = codeSpans(text);
+  const code = codeSpans(text); // lines of it begin in lower case
+  const [start, end] = snippetOf(text, marks, place > 0 && !code.length);
   const parts = start > text.search(/\S/) ? ["… "] : [];
   let at = start;
   for (const [from, to] of marks.filter(([from, to]) => from >= start && to <= end)) {
@@ -172,10 +180,10 @@ function drawPassage({ text, highlights = [] }) {
 }
 
 /** Whole lines of a passage in Markdown, around its best sentences, with its highlights marked. */
-function drawRichPassage({ text, highlights = [] }) {
+function drawRichPassage({ text, start: place, highlights = [] }) {
   const marks = highlights.map((span) => span.map((character) => unitOffset(text, character)));
-  const [start, end] = snippetOf(text, marks);
-  const first = text.lastIndexOf("\n", start) + 1;
+  const [start, end] = snippetOf(text, marks, place > 0);
+  const first = text.lastIndexOf("\n", start) + 1 || (place > 0 && WITHIN.test(text) ? start : 0);
   const stop = text.indexOf("\n", end);
   const drawn = drawMarkdown(text, first, stop < 0 ? text.length : stop, marks, "p");
   return text.slice(0, first).trim() ? ["…", ...drawn] : drawn;

@@ -3,6 +3,9 @@
 const SNIPPET = 320;
 // As the service splits sentences for `highlight`.
 const SENTENCE = /\S.*?(?:[.!?…](?=\s|$)|[。！？]|(?=\n\s*\n)|$)/gs;
+/** How a passage begins that was cut in a sentence. */
+export const WITHIN = /^\s*\p{Ll}/u;
+const ROW = /^[^|\n]+\|[^\n]*\|[ \t]*\n(?=\s*\|)/; // as WITHIN, in a row of a table
 const FENCE = /^\s*(?:```|~~~)/;
 const PROMPT = /^\s*>>>/;
 const CODE = /^(?:\t| {4}).*[=({;]|^[\w.]+\(.*\)$|^\s*[|+].*[|+]$/;
@@ -25,10 +28,21 @@ export function codeSpans(text) {
   return spans;
 }
 
-/** The part of a passage to show: whole sentences, from where most of the marked words are near. */
-export function snippetOf(text, marks) {
+/** The part of a passage to show: whole sentences, from where most of the marked words are near.
+ *
+ * Where a passage begins inside its document (`isInside`), the rest of a sentence or of a row of a table is left out,
+ * unless it has marks or nothing follows.
+ */
+export function snippetOf(text, marks, isInside = false) {
   const sentences = [...text.matchAll(SENTENCE)].map((found) => [found.index, found.index + found[0].length]);
   if (!sentences.length) return [0, 0];
+  const [, whole] = sentences[0];
+  const row = ROW.exec(text)?.[0].length ?? 0;
+  const rest = row || (WITHIN.test(text) && sentences.length > 1 ? whole : 0);
+  if (isInside && !marks.some(([mark]) => mark < rest)) {
+    if (rest < whole) sentences[0][0] = rest;
+    else sentences.shift();
+  }
   const near = ([start]) => marks.filter(([mark]) => mark >= start && mark < start + SNIPPET).length;
   const best = sentences.reduce((one, other) => (near(other) > near(one) ? other : one));
   const [start, end] = best;

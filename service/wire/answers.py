@@ -67,7 +67,7 @@ class ExcerptAnswer(BaseModel):
     heading: str = Field(description="The path of headings above it; may be empty.")
     start: int = Field(description="First character in the document's text.")
     end: int = Field(description="One past the last character in the document's text.")
-    first_line: int = Field(description="Its first line in the document's text, counted from 1.")
+    first_line: int = Field(description="Its first line, counted from 1; front matter counts.")
     last_line: int
     text: str
     score: float = Field(description="Of its best passage.")

@@ -37,8 +37,10 @@ def mcp(
     index: str | Path = place
     if Path(place).is_dir() and not (Path(place) / "manifest.json").exists():
         from swiftlet.cli.up import followed
+        from swiftlet.encoders.opening import is_asked
 
-        index = followed(Path(place))
+        asked = encoder if encoder is not None and is_asked(encoder) else None
+        index = followed(Path(place), asked)
     with swiftlet.open(index, encoder=encoder) as searcher:
         with extra("mcp"):
             from swiftlet.integrations.mcp import mcp_server

@@ -60,6 +60,7 @@ def up(
 
 def _up(folder: Path, encoder: str | None, host: str, port: int) -> None:
     from swiftlet.corpora.languages import begin_loading
+    from swiftlet.encoders.opening import is_asked
     from swiftlet.errors import InvalidArgumentError
     from swiftlet.sync.ahead import ReadAhead
     from swiftlet.sync.folder import check_is_chosen
@@ -84,14 +85,17 @@ def _up(folder: Path, encoder: str | None, host: str, port: int) -> None:
         with listen(host, port):
             pass
         _make_first(index, folder, encoder, ahead)
+        # The index remembers another encoder; these only run when they are named.
+        asked = encoder if encoder is not None and is_asked(encoder) else None
         settings = load_settings(
-            index=index, files=folder, host=host, port=port, log_level="warning"
-        )
+            index=index, files=folder, host=host, port=port, log_level="warning",
+            encoder=asked, document_encoder=asked,
+        )  # fmt: skip
         num_passages = read_manifest(index, "index").details["num_passages"]
         encoded = get_context("spawn").Array("q", [0, num_passages])
         serve(
             settings,
-            on_ready=partial(_begin, index, folder, encoded),
+            on_ready=partial(_begin, index, folder, asked, encoded),
             refining=lambda: (encoded[0], encoded[1]) if is_first(index) else None,
         )
 
@@ -109,9 +113,10 @@ def _make_first(
         report(folder, done, set(), always=True)
 
 
-def followed(folder: Path) -> Path:
+def followed(folder: Path, asked: str | None = None) -> Path:
     """The index of a folder; as long as this process lives, it follows the folder.
 
+    :param asked: The function or the address that encodes, if it is neither that ships.
     :raises InvalidArgumentError: When the folder has no file that can be read, or a whole home.
     """
     from swiftlet.errors import InvalidArgumentError
@@ -123,10 +128,10 @@ def followed(folder: Path) -> Path:
     try:
         # The protocol of language models has standard output for itself.
         with redirect_stdout(sys.stderr), _alone(index.parent, folder):
-            _make_first(index, folder)
+            _make_first(index, folder, asked)
     except InvalidArgumentError:  # another process is up, which has made it
         pass
-    _start(index, folder, None)
+    _start(index, folder, asked, None)
     return index
 
 
@@ -143,8 +148,9 @@ def place_of(folder: Path) -> Path:
 def _alone(place: Path, folder: Path) -> Iterator[None]:
     """Let one process be up for a folder.
 
-    :raises InvalidArgumentError: When another one is; it says where.
+    :raises InvalidArgumentError: When another one is; it says where, as soon as that one answers.
     """
+    from swiftlet import disk
     from swiftlet.errors import ArtefactError, InvalidArgumentError
     from swiftlet.publication import writer_lock
 
@@ -153,11 +159,15 @@ def _alone(place: Path, folder: Path) -> Iterator[None]:
         lock = writer_lock(place)
         lock.__enter__()
     except ArtefactError:
-        where = address.read_text("utf-8") if address.is_file() else "another address"
+        where = address.read_text("utf-8") if address.is_file() else ""
         raise InvalidArgumentError(
             f"{folder} is searched already, at {where}: open that, or stop it first"
+            if where
+            else f"{folder} is being indexed by another process: wait until that prints its "
+            "address, or stop it first"
         ) from None
     try:
+        disk.remove(address, missing_ok=True)  # of a process that was killed
         yield
     finally:
         lock.__exit__(None, None, None)
@@ -183,34 +193,44 @@ def _is_usable(index: Path, encoder: str | None) -> bool:
     return is_same and details.get(ANALYSIS) == VERSION
 
 
-def _begin(index: Path, folder: Path, encoded: "SynchronizedArray[int]", address: str) -> None:
+def _begin(
+    index: Path,
+    folder: Path,
+    asked: str | None,
+    encoded: "SynchronizedArray[int]",
+    address: str,
+) -> None:
     """Start what runs beside the service, as soon as that answers."""
     from swiftlet import disk
 
     disk.make_directory(index.parent, parents=True, exist_ok=True)
     disk.write(index.with_name("address"), address)
-    _start(index, folder, encoded)
+    _start(index, folder, asked, encoded)
     output.print(f"\nSearch {escape(str(folder))} on [bold cyan]{address}[/] - stop with Ctrl-C")
     if find_spec("mcp") is None:
         return
     host, _, port = address.removeprefix("http://").rpartition(":")
     if not os.environ.get("SWIFTLET_SEARCH_KEYS"):  # tools ask for no key
-        arguments = index, host.strip("[]"), int(port) + 1
+        arguments = index, asked, host.strip("[]"), int(port) + 1
         Thread(target=_serve_tools, args=arguments, name="mcp", daemon=True).start()
     command = shlex.join(["swiftlet", "install", f"{folder}"])
     output.print(f"For language models: [dim]{escape(command)}[/]", soft_wrap=True)
 
 
-def _start(index: Path, folder: Path, encoded: "SynchronizedArray[int] | None") -> None:
+def _start(
+    index: Path, folder: Path, asked: str | None, encoded: "SynchronizedArray[int] | None"
+) -> None:
     """Follow the folder in a process that ends with this one."""
-    Thread(target=_keep, args=(index, folder, encoded), name="sync", daemon=True).start()
+    Thread(target=_keep, args=(index, folder, asked, encoded), name="sync", daemon=True).start()
 
 
-def _keep(index: Path, folder: Path, encoded: "SynchronizedArray[int] | None") -> None:
+def _keep(
+    index: Path, folder: Path, asked: str | None, encoded: "SynchronizedArray[int] | None"
+) -> None:
     """Begin the process again when it has ended, as when the system has no memory left."""
     while True:
         process = get_context("spawn").Process(
-            target=_follow, args=(index, folder, encoded, os.getpid()), daemon=True
+            target=_follow, args=(index, folder, asked, encoded, os.getpid()), daemon=True
         )
         process.start()
         process.join()
@@ -223,7 +243,7 @@ def _keep(index: Path, folder: Path, encoded: "SynchronizedArray[int] | None") -
         sleep(_SECONDS_BETWEEN_TRIES)
 
 
-def _serve_tools(index: Path, host: str, port: int) -> None:
+def _serve_tools(index: Path, asked: str | None, host: str, port: int) -> None:
     """Serve the tools of `swiftlet mcp` over HTTP, on the port after the service's."""
     import swiftlet
     from service.server import listen
@@ -236,15 +256,20 @@ def _serve_tools(index: Path, host: str, port: int) -> None:
     except RetrievalError as error:
         print_note(f"no tools over HTTP: {error}")
         return
-    with swiftlet.open(index) as searcher:
+    with swiftlet.open(index, encoder=asked) as searcher:
         output.print(f"              or [dim]http://{host}:{port}/mcp[/]")
         mcp_server(searcher).run("streamable-http", host=host, port=port)
 
 
 def _follow(
-    index: Path, folder: Path, encoded: "SynchronizedArray[int] | None", parent: int
+    index: Path,
+    folder: Path,
+    asked: str | None,
+    encoded: "SynchronizedArray[int] | None",
+    parent: int,
 ) -> None:
     """Runs in a process of low priority, which ends with the service."""
+    from swiftlet.encoders.opening import encoder_place
     from swiftlet.processors import available_processors
     from swiftlet.progress import Silence
     from swiftlet.sync.refine import follow
@@ -267,6 +292,7 @@ def _follow(
                 shown,
                 lambda done: report(folder, done, printed),
                 print_note,
+                encoder=encoder_place(asked),
                 threads=available_processors(),
                 stop=Event(),
             )

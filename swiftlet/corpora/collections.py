@@ -157,11 +157,16 @@ def unread_files(path: Path | Sequence[Path]) -> str:
     named = {real_path(each) for each in paths if not is_dataset(each)}
     for each in paths:
         counts += _unread_suffixes(each, named)
-    return unread_sentence(counts)
+    return unread_sentence(counts, "name each file of {} to index it")
 
 
-def unread_sentence(counts: Counter[str]) -> str:
-    """A sentence about files that are not read, by the numbers of their suffixes."""
+def unread_sentence(
+    counts: Counter[str], way: str = "to search a file of {}, run swiftlet index FILE --out INDEX"
+) -> str:
+    """A sentence about files that are not read, by the numbers of their suffixes.
+
+    :param way: What to do with tables and archives; the default is for a folder that is followed.
+    """
     if not counts:
         return ""
     kinds = [f"{count} {suffix or 'without a suffix'}" for suffix, count in counts.most_common()]
@@ -169,7 +174,7 @@ def unread_sentence(counts: Counter[str]) -> str:
     if missing := sorted(counts.keys() & RICH_SUFFIXES):
         ways.append(f"to read {' and '.join(missing)}, run {way_to('files')}")
     if tables := sorted(counts.keys() & {*TABLE_SUFFIXES, *_LINES, ZIP}):
-        ways.append(f"name each file of {' and '.join(tables)} to index it")
+        ways.append(way.format(" or ".join(tables)))
     total = counts.total()
     return "; ".join([f"{total:,} file{'s' * (total > 1)} skipped: {', '.join(kinds)}", *ways])
 

@@ -12,9 +12,11 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from swiftlet import disk
 from swiftlet.errors import InvalidArgumentError, RetrievalError
 from swiftlet.publication import replace_file, storage_errors
 
@@ -68,7 +70,17 @@ class JsonFormat:
     def remove(cls, text: str, key: str, name: str) -> str:
         """The text without an entry of the object at `key`."""
         servers = next(each for each in cls._members(text, 0) if each.name == key)
-        members = [*cls._members(text, servers.value)]
+        return cls._without(text, servers.value, name)
+
+    @classmethod
+    def remove_all(cls, text: str, key: str) -> str:
+        """The text without the object at `key`."""
+        return cls._without(text, 0, key)
+
+    @classmethod
+    def _without(cls, text: str, start: int, name: str) -> str:
+        """The text without a member of the object that begins at or after `start`."""
+        members = [*cls._members(text, start)]
         number = [each.name for each in members].index(name)
         bare, end = _without_comments(text), members[number].end
         start = len(text[: members[number].start].rstrip())
@@ -177,6 +189,11 @@ class TomlFormat:
                 waiting = []
         return "".join([*kept, *waiting]).rstrip() + "\n" if kept or waiting else ""
 
+    @staticmethod
+    def remove_all(text: str, _: str) -> str:
+        """The text: without its last entry, nothing is left of the tables."""
+        return text
+
 
 def _tables(line: str) -> dict[str, Any]:
     """The tables that a line begins; empty if it belongs to an array."""
@@ -246,6 +263,8 @@ class Program:
                 if entry is not None:
                     text = self.format.put(text, self.key, name, entry)
                     expected.setdefault(self.key, {})[name] = entry
+                elif not expected[self.key]:
+                    text = self.format.remove_all(text, self.key)
                 after = self.format.read(text)
             except (ValueError, StopIteration, IndexError, AttributeError):
                 after = None
@@ -384,8 +403,13 @@ def _write(
             if before is None:
                 replace_file(place, after.encode())
                 return done
-            copy, mode = _keep(place, before), place.stat().st_mode & 0o7777
+            is_made = not program.format.read(after.removeprefix(_MARK)) and not any(_copies(place))
+            copy = "" if is_made else _keep(place, before, after.encode())
+            mode = place.stat().st_mode & 0o7777
             if place.read_bytes() == before:  # else the program has written meanwhile
+                if is_made:
+                    disk.remove(place)
+                    return f"{done}, nor anything else, so it is removed"
                 replace_file(place, after.encode(), mode)
                 return f"{done} (as it was: {copy})"
     raise ConfigurationError(f"{place} is being changed by {program.name}: close it, and try again")
@@ -400,13 +424,19 @@ def _decoded(program: Program, content: bytes) -> str:
         ) from error
 
 
-def _keep(place: Path, content: bytes) -> Path:
-    """Write a copy beside the configuration, under a name that no copy has; its path."""
-    number = 1
-    while (copy := place.with_name(f"{place.name}.before-swiftlet-{number}")).exists():
-        if copy.read_bytes() == content:
+def _copies(place: Path) -> Iterator[Path]:
+    """The copies beside a configuration."""
+    names = (place.with_name(f"{place.name}.before-swiftlet-{number}") for number in count(1))
+    return takewhile(Path.exists, names)
+
+
+def _keep(place: Path, content: bytes, new: bytes) -> Path:
+    """Write a copy beside the configuration, unless a copy has it, or what is `new`; its path."""
+    copies = [*_copies(place)]
+    for copy in copies:
+        if copy.read_bytes() in {content, new}:
             return copy
-        number += 1
+    copy = place.with_name(f"{place.name}.before-swiftlet-{len(copies) + 1}")
     replace_file(copy, content, place.stat().st_mode & 0o7777)
     return copy
 

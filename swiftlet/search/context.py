@@ -13,7 +13,7 @@ from itertools import accumulate, chain, repeat
 from operator import attrgetter, itemgetter
 
 from swiftlet.errors import UnknownDocumentError
-from swiftlet.types import Context, Document, Excerpt, Passage, Section, Span
+from swiftlet.types import FRONT_MATTER_LINES, Context, Document, Excerpt, Passage, Section, Span
 
 _BYTES_OF_TOKEN, _LONGEST_TITLE = 4, 200
 _LONGEST_GROWTH, _LEAST_BYTES = 400, 240
@@ -91,7 +91,8 @@ def _excerpts(
         return repeat(None)
     text, spans = document.text, [grown(document, passage) for passage, _ in passages]
     ends = [start + len(text[start:end].rstrip()) for start, end in spans]
-    line_at, line, place = dict[int, int](), 1, 0
+    before = document.metadata.get(FRONT_MATTER_LINES)
+    line_at, line, place = dict[int, int](), 1 + (before if isinstance(before, int) else 0), 0
     for following in sorted({*ends, *(start for start, _ in spans)}):
         line += text.count("\n", place, following)
         line_at[following], place = line, following

@@ -215,7 +215,8 @@ class SearchRequest:
     filter: Annotated[
         "Filter | None",
         SearchOption(
-            'Conditions on the metadata, in JSON: {"year": {"gte": 2020}}.',
+            "Conditions on the metadata: 'modified>=2026-01-01 and kind=pdf', or JSON: "
+            '{"year": {"gte": 2020}}.',
             _filter,
             unset="all documents",
         ),

@@ -11,7 +11,7 @@ from typing import Any
 
 from swiftlet import disk
 from swiftlet.encoders import LOOKUP_QUERY_ENCODER
-from swiftlet.encoders.opening import EncoderSpec
+from swiftlet.encoders.opening import EncoderSpec, Place
 from swiftlet.index.building.build import build
 from swiftlet.index.updates.directory_writer import IndexWriter
 from swiftlet.manifest import change_details, read_manifest
@@ -75,6 +75,7 @@ def follow(
     report: Report,
     warn: Warn,
     *,
+    encoder: Place | None = None,
     threads: int,
     stop: Event,
 ) -> None:
@@ -83,6 +84,7 @@ def follow(
     :param progress: Shows how far the document encoder is.
     :param report: Called after each round of sync.
     :param warn: Called with a sentence when something is held up.
+    :param encoder: The document encoder; None takes the one that the index remembers.
     """
     final = index.with_name(f"{index.name}.final")
     if is_first(index):
@@ -90,12 +92,12 @@ def follow(
         refining = Thread(
             target=_refine, args=(final, folder, progress, warn, threads, refined), daemon=True
         )
-        _watch(index, folder, report, warn, refined, refining)
+        _watch(index, folder, report, warn, refined, beside=refining)
         with locked_working_directory(index) as working:
             publish(final, index)
             discard(working)
     disk.remove_tree(final, ignore_errors=True)  # the first index by now, or one left by a kill
-    _watch(index, folder, report, warn, stop)
+    _watch(index, folder, report, warn, stop, encoder)
 
 
 def _refine(
@@ -130,10 +132,11 @@ def _watch(
     report: Report,
     warn: Warn,
     stop: Event,
+    encoder: Place | None = None,
     beside: Thread | None = None,
 ) -> None:
     """Follow a folder; `beside` is started by the one process that has the index for itself."""
-    with closing(SeenFiles(index, folder)) as seen, IndexWriter(index, None) as writer:
+    with closing(SeenFiles(index, folder)) as seen, IndexWriter(index, encoder) as writer:
         following = FolderSync(FolderReader(Folder(folder), seen), writer)
         if beside is not None:
             beside.start()

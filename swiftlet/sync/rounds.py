@@ -43,7 +43,8 @@ class OtherFolderError(RetrievalError):
 class Round:
     """What a round has done: files that were put and deleted, and their passages.
 
-    `waiting` are files that were being written. Each of `problems` is a sentence.
+    `waiting` are files that were being written. Each of `problems` is a sentence. `is_whole` tells
+    that it has looked at all files.
     """
 
     num_put: int = 0
@@ -52,6 +53,7 @@ class Round:
     num_reused: int = 0
     waiting: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    is_whole: bool = field(default=False, compare=False)
 
 
 class FolderReader:
@@ -195,7 +197,8 @@ class FolderSync:
         look = self.folder.look(names if names is not None else ("",))
         if names is not None and look.has_links:
             names, look = None, self.folder.look()
-        done.problems += look.problems if names is not None else look.sentences
+        done.is_whole = names is None
+        done.problems += look.sentences if done.is_whole else look.problems
         changed, seen = dict[str, tuple[Stamp, str]](), []
         for name, stamp, found, problem in self._reader.hashes(look, done):
             is_same = self._files.get(name, ("", ()))[0] == found

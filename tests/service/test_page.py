@@ -118,6 +118,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         Document("long", f"{'Wind ' * 600}is strong.", title="Ships " * 500),
         Document(REVERSED, "Ships sail.", title=REVERSED, metadata={"url": "https://a.example"}),
         Document("blank", "\0 \0", title=" "),
+        Document("deep/" * 50 + "last.txt", "Whales dive.", title="Whales"),
     ]
     out = tmp_path_factory.mktemp("odd") / "index"
     build_index(documents, DEFAULT_ENCODER, out, BuildSettings(facets=("__proto__", "x y")))
@@ -812,6 +813,31 @@ def test_a_snippet_has_whole_sentences_from_where_the_words_are(open_page: OpenP
     assert page.evaluate(snippet, [" ", []]) == [0, 0]
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "shown"),
+    [
+        ("a.md", "here than there. Foxes sleep.", "…Foxes sleep."),
+        ("a.txt", "here than there. Foxes sleep.", "… Foxes sleep."),
+        ("a.md", "foxes here than there. Foxes sleep.", "foxes here than there. Foxes sleep."),
+        ("a.md", "here than there", "here than there"),
+        ("a.md", "47 | 170 |\n| Foxes | 1 |", "…Foxes1"),
+        ("a.md", "Birds fly. Foxes sleep.", "Birds fly. Foxes sleep."),
+        ("a.py", "count(x). Foxes\n    y = f(x)", "count(x). Foxes\n    y = f(x)"),
+    ],
+)
+def test_the_rest_of_a_sentence_or_row_that_a_passage_begins_with_is_left_out(
+    open_page: OpenPage, name: str, text: str, shown: str
+) -> None:
+    marks = [[at.start(), at.end()] for at in re.finditer("foxes", text)]
+    passage = {"text": text, "start": 9, "highlights": marks}
+    hit = {"document_id": name, "title": "A", "score": 1, "metadata": {}, "passage": passage}
+    draw = (
+        "(hit) => import('/page/drawing.js')"
+        ".then((m) => m.drawHit(hit, { query: 'x' }).querySelector('.passage').textContent)"
+    )
+    assert open_page().evaluate(draw, hit) == shown
+
+
 def test_text_files_are_added_with_a_key_that_the_address_does_not_keep(
     open_page: OpenPage, start_server: Callable[..., Any], small_index: Path, tmp_path: Path
 ) -> None:
@@ -959,6 +985,11 @@ def test_long_titles_control_characters_and_changed_directions_disturb_nothing(
     origin = page.locator(".identity", has_text="https://a.example")
     places = origin.evaluate("p => [p.firstChild, p.lastChild].map((e) => e.offsetLeft)")
     assert places == sorted(places)
+    page.goto("/?q=whales+dive")
+    path = page.locator(".identity", has_text="last.txt")
+    assert path.inner_text().startswith("deep/deep/")
+    assert path.bounding_box()["height"] < 100  # type: ignore[index]
+    page.goto("/?q=ships")
     page.locator('[data-document-id="nul"]').first.click()
     page.get_by_text("Similar documents").click()
     similar = page.locator("#similar li")

@@ -93,7 +93,7 @@ def test_every_program_that_is_there_gets_the_entry_once(home: Path, folder: Pat
     assert again.output.count("needs no change") == 6
     assert before == {place: place.read_bytes() for place in before}
     assert swiftlet("install", "--uninstall").exit_code == 0
-    assert entries() == []
+    assert not any(program.place().exists() for program in PROGRAMS)
 
 
 def test_a_program_that_is_not_there_gets_nothing(home: Path, folder: Path) -> None:
@@ -129,7 +129,19 @@ def test_comments_order_mode_and_links_stay(
     assert (copy.read_text(), copy.stat().st_mode & 0o777) == (settings, 0o600)
     assert swiftlet("install", folder, "--uninstall").exit_code == 0
     assert kept.read_text() == settings
-    assert kept.with_name("kept-settings.before-swiftlet-2").read_text() == changed
+    assert [*tmp_path.glob("kept-settings.*")] == [copy]
+
+
+def test_an_entry_that_is_removed_leaves_the_other_settings_as_they_were(
+    home: Path, folder: Path
+) -> None:
+    CURSOR.place().parent.mkdir()
+    for settings in ("{}\n", '{"a": 1}', '{\n  "a": [], // b\n  "c": 2\n}\n'):
+        CURSOR.place().write_text(settings)
+        assert swiftlet("install", folder).exit_code == 0
+        assert entries() == ["swiftlet-my-notes"]
+        assert swiftlet("install", "--uninstall").exit_code == 0
+        assert JsonFormat.read(CURSOR.place().read_text()) == JsonFormat.read(settings)
 
 
 @pytest.mark.parametrize(
@@ -240,7 +252,8 @@ def test_an_entry_that_is_put_into_any_json_and_removed_leaves_it_as_it_was(
         return
     changed = CURSOR.changed(text, {name: ENTRY})
     assert JsonFormat.read(changed) == {**content, "mcpServers": {**servers, name: ENTRY}}
-    assert JsonFormat.read(CURSOR.changed(changed, {name: None})) == content
+    removed = JsonFormat.read(CURSOR.changed(changed, {name: None}))
+    assert {"mcpServers": {}, **removed} == content
 
 
 @given(st.text("[]{}=\"'#.\n abmcp_servers", max_size=60), names)

@@ -91,11 +91,12 @@ def _build(
 
 
 def report(index: Path, done: "Round", printed: set[str], *, always: bool = False) -> None:
-    """Print what a round has done, and each of its problems once."""
+    """Print what a round has done, and each of its problems once, until it is over."""
     for problem in done.problems:
         if problem not in printed:
             print_note(problem)
-    printed.clear()
+    if done.is_whole:
+        printed.clear()
     printed.update(done.problems)
     if always or done.num_put or done.num_deleted:
         print_result(

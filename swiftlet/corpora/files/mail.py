@@ -18,7 +18,15 @@ from swiftlet.corpora.files.web import web_parts
 from swiftlet.corpora.lines import LineError
 from swiftlet.errors import CollectionError
 
-_FROM = re.compile(rb"^From [^\n]*\n", re.MULTILINE)
+_DATE = (
+    rb"\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),? [\d ]{0,4}"
+    rb"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\b[^\n]{1,40}:\d\d"
+)
+# A paragraph may begin with "From ", too; what the first line begins with is no paragraph.
+_FROM = re.compile(
+    rb"\A(?:\xef\xbb\xbf)?From [^\n]*\n|^\r?\nFrom [^\n]{0,300}?" + _DATE + rb"[^\n]*\n",
+    re.MULTILINE,
+)
 _QUOTED_FROM = re.compile(rb"^>(>*From )", re.MULTILINE)
 _LONGEST_HEADER = 10_000
 _MOST_NAMED = 5
@@ -40,10 +48,12 @@ def message_parts(path: Path, content: bytes, note: Note) -> Iterator[Part | Col
 
 
 def mailbox_parts(path: Path, content: bytes, note: Note) -> Iterator[Part | CollectionError]:
-    """The e-mails of a mailbox, which begin with lines such as "From x@y.org Mon Jan 1"."""
+    """The e-mails of a mailbox: each begins, after an empty line, with "From ADDRESS DATE"."""
     starts = [found.span() for found in _FROM.finditer(content)]
     if not starts:
-        raise ValueError('no line begins with "From "')
+        raise ValueError('no line is "From ADDRESS DATE"')
+    if content[: starts[0][0]].strip():
+        starts.insert(0, (0, 0))
     ends, attached = [*(start for start, _ in starts[1:]), len(content)], list[str]()
     for number, ((_, start), end) in enumerate(zip(starts, ends, strict=True), start=1):
         message = message_from_bytes(_QUOTED_FROM.sub(rb"\1", content[start:end]))

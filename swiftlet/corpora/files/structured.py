@@ -16,20 +16,21 @@ _LONGEST_OUTPUT = 2_000
 
 
 def json_parts(path: Path, content: bytes, note: Note) -> Iterator[Part]:
-    """The document of a JSON file: a line for each value, below the names that lead to it."""
-    value = _value_of(path, content, note)
+    """The document of a JSON file: a line for each value, below the names that lead to it.
+
+    A file that is damaged, or has comments, is read as it is.
+    """
+    text = text_of(path, content, note)
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        note(f"{path.name} is read as text, since it is not valid JSON: {reason_of(error)}")
+        yield Part(text, path.stem)
+        return
     if lines := [*_lines(value if isinstance(value, dict | list) else [value], 0)]:
         names = (value[name] for name in _TITLES if isinstance(value, dict) and name in value)
         title = next((name for name in names if isinstance(name, str)), "")
         yield Part("\n".join(lines), title or path.stem)
-
-
-def _value_of(path: Path, content: bytes, note: Note) -> Any:
-    try:
-        return json.loads(text_of(path, content, note))
-    except json.JSONDecodeError as error:
-        problem = f"no valid JSON from column {error.colno} on ({error.msg}), so it is left out"
-        raise CollectionError(path, problem, error.lineno) from error
 
 
 def _lines(value: Any, depth: int) -> Iterator[str]:
@@ -80,7 +81,11 @@ def _add_blocks(element: Any, blocks: list[str]) -> None:
 
 def notebook_parts(path: Path, content: bytes, note: Note) -> Iterator[Part | CollectionError]:
     """The document of a notebook: its Markdown, its code between fences, and printed text."""
-    book = _value_of(path, content, note)
+    try:
+        book = json.loads(text_of(path, content, note))
+    except json.JSONDecodeError as error:
+        problem = f"no valid JSON from column {error.colno} on ({error.msg}), so it is left out"
+        raise CollectionError(path, problem, error.lineno) from error
     if not isinstance(book, dict):
         raise CollectionError(path, "it has no cells, as a notebook has, so it is left out")
     about = book.get("metadata", {})

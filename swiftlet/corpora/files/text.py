@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from swiftlet.corpora.encodings import CONTROL, decoded
 from swiftlet.corpora.lines import read_errors
 from swiftlet.errors import CollectionError
-from swiftlet.types import Section
+from swiftlet.types import FRONT_MATTER_LINES, Section
 
 MARKDOWN_SUFFIXES = frozenset({".md", ".markdown"})
 TEXT_SUFFIXES = MARKDOWN_SUFFIXES | {".txt", ".rst"}
@@ -93,6 +93,8 @@ def markdown_parts(path: Path, content: bytes, note: Note) -> Iterator[Part]:
         said = ", ".join(fields)[:_SHOWN]
         note(f"{path.name} begins with front matter, which is no text: {said}")
     kept = {name: value for name, value in fields.items() if name.lower() != "title"}
+    if length:
+        kept[FRONT_MATTER_LINES] = text.count("\n", 0, length)
     yield replace(markdown_part(text[length:], path.stem, title), metadata=kept)
 
 

@@ -120,10 +120,11 @@ def _tell(progress: Progress, languages: Languages, *, is_english: bool) -> None
         if is_english:
             name = encoders.MULTILINGUAL
             is_there = encoders.find_shipped(name).is_dir()
+            first = "" if is_there else f"run swiftlet encoders get {name}, then "
             progress.note(
                 f"the encoder that ships reads English, but {share:.0%} of the documents are in "
-                "other languages: to find them by meaning, too, run the command again with "
-                f"--encoder {name}" + f", after swiftlet encoders get {name}" * (not is_there)
+                f"other languages: to find them by meaning, too, {first}index them again with "
+                f"--encoder {name}"
             )
 
 

@@ -78,6 +78,12 @@ def test_the_version_is_printed() -> None:
     assert "Search by meaning and by words on ordinary CPUs." in swiftlet("--help").stdout
 
 
+def test_the_help_of_search_shows_a_filter_that_needs_no_json() -> None:
+    assert "'modified>=2026-01-01 and kind=pdf', or JSON" in " ".join(
+        swiftlet("search", "--help").stdout.replace("│", " ").split()
+    )
+
+
 def test_the_help_loads_neither_numpy_nor_torch() -> None:
     code = """
 import sys

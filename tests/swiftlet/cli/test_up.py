@@ -9,7 +9,8 @@ from urllib.request import urlopen
 import psutil
 import pytest
 
-from swiftlet.cli.up import FOLLOWS
+from swiftlet.cli.up import FOLLOWS, _alone, _serve_tools
+from swiftlet.errors import InvalidArgumentError
 from tests.folder_up import answer, first_of, up
 from tests.polling import wait_until
 
@@ -53,6 +54,49 @@ def test_a_folder_is_searched_at_once_refined_and_followed(tmp_path: Path) -> No
         assert answer(f"{address}/info")["refining"] is None
         wait_until(lambda: answer(f"{address}/info")["index"]["num_documents"] == 2)
     assert {path.name for path in folder.iterdir()} == {".git", "tea.md", "ski.md"}
+
+
+def test_a_function_that_is_named_encodes_queries_and_what_is_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "counting.py").write_text(
+        "def encode(texts):\n    return [[text.count('x'), text.count('y'), 1] for text in texts]\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    folder, cache = tmp_path / "folder", tmp_path / "cache"
+    folder.mkdir()
+    (folder / "x.txt").write_text("xxxxx")
+    for name in ("y", "z"):  # the second time, the index is there
+        options = ["--encoder", "counting:encode"]
+        with up(folder, cache, options=options) as (_, address):
+            (folder / f"{name}.txt").write_text("y" * 5 + name)
+            wait_until(lambda new=f"{name}.txt": first_of(address, "yyy&mode=dense") == new)
+            (folder / f"{name}.txt").unlink()
+
+
+def test_after_the_last_port_there_are_no_tools_and_a_sentence_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _serve_tools(tmp_path, None, "127.0.0.1", 65_536)
+    said = " ".join(capsys.readouterr().err.split())
+    assert said.endswith(
+        "no tools over HTTP: cannot listen on 127.0.0.1 port 65536: 65535 is the last port"
+    )
+
+
+def test_before_the_first_answer_a_second_process_is_told_to_wait_for_the_address(
+    tmp_path: Path,
+) -> None:
+    place, address = tmp_path / "place", tmp_path / "place" / "address"
+    place.mkdir()
+    address.write_text("http://of.one.that.was.killed")
+    with _alone(place, tmp_path):
+        wait = "is being indexed by another process: wait until that prints its address"
+        with pytest.raises(InvalidArgumentError, match=wait), _alone(place, tmp_path):
+            pass
+        address.write_text("http://new")
+        with pytest.raises(InvalidArgumentError, match="at http://new: "), _alone(place, tmp_path):
+            pass
 
 
 def test_an_empty_folder_is_refused_in_a_sentence(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import swiftlet
+from swiftlet.corpora.collections import read_documents
 from swiftlet.errors import InvalidArgumentError, UnknownDocumentError
 from swiftlet.manifest import change_details
 from swiftlet.search.context import grown, num_tokens, packed
@@ -35,6 +36,14 @@ def test_a_passage_is_grown_to_whole_sentences_and_is_cited() -> None:
     assert context_of("pump out with").text == (
         "[pump.md] The pump\nline 3, Install:\nLift the pump out with both hands."
     )
+
+
+def test_the_lines_of_markdown_with_front_matter_are_those_of_its_file(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("---\nauthor: Ada\nfront_matter_lines: 9\n---\nBody\ntext.")
+    (document,) = read_documents(tmp_path)
+    found = packed([(document.passage(0, 0, 10), 1.0)], lambda _: document, 500)
+    assert found.text == "[a.md] a\nline 5-6:\nBody\ntext."
+    assert (found.excerpts[0].first_line, found.excerpts[0].last_line) == (5, 6)
 
 
 def test_a_passage_does_not_grow_beyond_its_section() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from swiftlet.cli.indexes.sync import report
 from swiftlet.corpora.files import documents
 from swiftlet.encoders import DEFAULT_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.errors import InvalidArgumentError, StorageError
@@ -262,12 +263,28 @@ def test_a_watch_goes_on_after_an_error_that_nobody_foresaw(folder, tmp_path, mo
 
 def test_kinds_that_are_not_read_are_named_and_an_index_in_the_folder_is_left_out(folder, tmp_path):
     (folder / "sound.mp3").write_bytes(b"ID3")
+    (folder / "table.csv").write_text("a,b\n1,2\n")
     index = folder / "index"
     arguments = "sync", index, folder, "--encoder", LOOKUP_QUERY_ENCODER.name
     for expected in ("4 files put, 0 deleted", "0 files put, 0 deleted"):
         ran = swiftlet(*arguments)
         assert expected in ran.stdout
-        assert "1 file skipped: 1 .mp3" in ran.stderr
+        said = "2 files skipped: 1 .mp3, 1 .csv; to search a file of .csv, run swiftlet index FILE"
+        assert said in " ".join(ran.stderr.split())
+
+
+def test_a_problem_is_named_once_until_a_look_at_all_files_does_not_find_it(sync, folder, capsys):
+    written(folder / "a.txt", "")
+    printed = set()
+    report(folder, sync(), printed)
+    report(folder, sync(["1.md"]), printed)
+    report(folder, sync(), printed)
+    assert capsys.readouterr().err.count("a.txt") == 1
+    (folder / "a.txt").unlink()
+    report(folder, sync(), printed)
+    written(folder / "a.txt", "")
+    report(folder, sync(["a.txt"]), printed)
+    assert capsys.readouterr().err.count("a.txt") == 1
 
 
 def test_a_file_that_is_being_written_is_left_for_later(folder, sync, tmp_path, monkeypatch):

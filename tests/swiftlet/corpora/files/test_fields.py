@@ -47,7 +47,7 @@ def test_a_document_has_the_fields_of_its_file_and_of_its_front_matter(notes: Pa
         "author": "Ada", "date": "2026-03-01", "tags": ["green", "old"], "draft": False,
         "weight": 3, "path": "plants/old/fern.md", "folder": ["plants", "plants/old"],
         "kind": "markdown", "size": len(NOTE), "modified": "2026-05-07T12:00:00+00:00",
-        "language": "en",
+        "language": "en", "front_matter_lines": 10,
     }  # fmt: skip
 
 

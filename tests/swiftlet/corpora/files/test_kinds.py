@@ -139,7 +139,11 @@ MAIL = (
     "<p>richer</p>\n--b\nContent-Type: application/pdf\n"
     "Content-Disposition: attachment; filename=menu.pdf\n\nx\n--b--\n"
 )
-MAILBOX = "From a Mon\nSubject: one\n\n>From here\n\nFrom b Mon\nSubject: two\n\n<p>x</p>\n"
+MAILBOX = (
+    "From a Mon May  4 12:00:00 2026\nSubject: one\n\nHello,\n\n>From here\n\n"
+    "From there it goes uphill.\n\nFrom Mon, May 4, on\nFrom b Mon May  4 12:00:01 2026\n\n"
+    "From b@x.org Tue, 5 May 2026 12:00:00 +0200\nSubject: two\n\n<p>x</p>\n"
+)
 NOTEBOOK = {
     "cells": [
         {"cell_type": "markdown", "source": ["# Ferns\n", "in the shade"]},
@@ -205,7 +209,7 @@ CASES: dict[str, tuple[str | bytes, str, str, Fields]] = {
         MAIL, "", f"From: Adèle <ada@x.org>\nTo: bob@x.org\nDate: {SENT}\n\nthé vert",
         {"author": "Adèle", "to": "bob@x.org", "date": SENT},
     ),
-    "a.mbox": (MAILBOX, "#message=1", "From here", {"message": 1, "messages": 2}),
+    "a.mbox": (MAILBOX, "#message=1", "From there it goes", {"message": 1, "messages": 2}),
     "a.ipynb": (
         json.dumps(NOTEBOOK), "",
         "# Ferns\nin the shade\n\n```python\ngrow()\n```\n\n```\n42\n\n```", {"author": "Ada"},
@@ -249,6 +253,15 @@ def test_every_part_of_a_file_is_a_document_or_is_named(tmp_path: Path) -> None:
     assert [each.split(": ", 1)[1] for each in skipped.messages] == [
         "attachments are not read: menu.pdf", "it has no part OPS/gone.html"
     ]  # fmt: skip
+
+
+def test_no_line_of_a_mailbox_is_lost(tmp_path: Path) -> None:
+    body = "Hello,\n\nFrom here\n\nFrom there it goes uphill.\n\nFrom Mon, May 4, on\n"
+    mails = [f"{body}From b Mon May  4 12:00:01 2026", "<p>x</p>"]
+    for before, ends in (("", "\n"), ("\ufeff", "\r\n"), ("Subject: none\n\nlost?\n\n", "\n")):
+        (tmp_path / "a.mbox").write_text(before + MAILBOX, newline=ends)
+        found = [each.text for each in read_documents(tmp_path)]
+        assert found == ["lost?"] * ("lost?" in before) + mails
 
 
 def only(path: Path) -> Document:
@@ -348,12 +361,11 @@ REFUSED: dict[str, tuple[bytes, str]] = {
     "b.xlsx": (workbook("<row/>" * 5_600_000, HUGE), "XML of 33,6"),
     "a.odt": (zipped({"meta.xml": META}), "cannot be read as word: it has no part content.xml"),
     "a.rtf": (b"no rich text", r"cannot be read as word: it does not begin with {\\rtf"),
-    "a.mbox": (b"no mail", "no line begins with"),
+    "a.mbox": (b"no mail", 'no line is "From ADDRESS DATE"'),
     "a.msg": (b"no mail", "it is no compound file"),
     "a.json": (b"[" * 100_000, "it is nested too deeply to be read"),
-    "b.json": (b'{"a": 1,\n]', r"b.json, line 2: no valid JSON from column 1 on \(Expecting "),
     "a.ipynb": (b"[]", "a.ipynb: it has no cells, as a notebook has, so it is left out"),
-    "b.ipynb": (b'{"cells": [', r"no valid JSON from column 12 on \(.*\), so it is left out"),
+    "b.ipynb": (b'{"cells":\n [', r"line 2: no valid JSON from column 3 on \(.*\), so it"),
     "a.py": (b" ", "the file is empty"),
 }  # fmt: skip
 
@@ -375,6 +387,15 @@ def test_xml_that_is_not_valid_or_has_only_attributes_is_read_as_it_is(
     assert only(tmp_path / "a.xml").text in {content, "x"}
 
 
+def test_json_that_is_not_valid_is_read_as_it_is_and_said(tmp_path: Path) -> None:
+    content = '{"a": 1, // the first\n]'
+    (tmp_path / "a.json").write_text(content)
+    skipped = SkippedLines()
+    assert [each.text for each in read_documents(tmp_path, skipped=skipped)] == [content]
+    (note,) = skipped.notes
+    assert "a.json is read as text, since it is not valid JSON: " in note
+
+
 PARTS = "Content-Type: multipart/mixed; boundary=b\n\n--b\n"
 PIECES: dict[str, list[str]] = {
     "a.tex": ["{", "\\", "\\section{", "\\x[", "\\begin{verbatim}", "%", "\\'", "[", "\\title{"],
@@ -384,7 +405,7 @@ PIECES: dict[str, list[str]] = {
     "a.py": ["def ", "class a\n", " ", "(", "@a ", "a<", "# \n", "def a(\n "],
     "a.c": ["a ", "*", "a(", "a{\n", "int a(b)\n{\n", "const ", "a::"],
     "a.eml": ["a: b\n", "From: =?", 'From: <"', "--b\n", "=?utf-8?q?a?=", PARTS],
-    "a.mbox": ["From a\n", "From a\n\n>From ", "\n"],
+    "a.mbox": ["From a\n", "From a\n\n>From ", "\n", "\n\nFrom a Mon Jan 1", "\n\n" + MAILBOX],
     "a.rtf": ["{", "\\'41", "\\u65?", "{\\pict", "{\\*", "\\field", "a"],
 }  # fmt: skip
 

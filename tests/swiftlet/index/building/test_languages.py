@@ -34,7 +34,7 @@ def test_a_build_finds_the_languages_and_says_what_the_encoder_does_not_read(
     said = capsys.readouterr().err
     assert "the languages of the documents are de 50%, en 50%" in said
     assert "50% of the documents are in other languages" in said
-    assert "swiftlet encoders get multilingual" in said
+    assert "too, run swiftlet encoders get multilingual, then index them again with" in said
     with swiftlet.open(tmp_path / "i") as searcher:
         found = searcher.search("Haus", mode="lexical").hits
     assert [hit.document_id for hit in found] == ["de"]
