@@ -11,13 +11,17 @@ import pytest
 
 from swiftlet.address import parse_address
 from swiftlet.errors import InvalidArgumentError
+from swiftlet.sync.rules import rules_of, verdict
 from tests.attacks import slow_text
 from tests.growth import grows_evenly
 
 PACKAGES = ("swiftlet", "service", "training", "export")
 _AT_ONE_PLACE = {"match", "fullmatch"}
 _SEARCHING = {"search", "sub", "subn", "split", "findall", "finditer"}
-OTHERS = {"re.fullmatch(f'(?P<scheme>{schemes}){_PLACE}{plugin.path}', text)"}
+OTHERS = {
+    "re.fullmatch(f'(?P<scheme>{schemes}){_PLACE}{plugin.path}', text)",
+    "re.compile(compared, re.DOTALL)",
+}
 """Tested below."""
 MODULES = [
     path
@@ -72,11 +76,13 @@ def _expressions(path: Path) -> Iterator[tuple[str, re.Pattern[Any], bool]]:
             if not (isinstance(call, ast.Call) and ast.unparse(call.func).startswith("re.")):
                 continue
             asked = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+            if ast.unparse(call) in OTHERS:
+                continue
             if asked == "compile":  # the patterns of a function without arguments
                 made = module[function.name]()
                 for pattern in made if isinstance(made, tuple) else (made,):
                     yield function.name, pattern, False
-            elif asked in _SEARCHING | _AT_ONE_PLACE and ast.unparse(call) not in OTHERS:
+            elif asked in _SEARCHING | _AT_ONE_PLACE:
                 flags = [each for each in call.args[1:] if ast.unparse(each).startswith("re.")]
                 pattern = re.compile(*(_value(each, module) for each in (call.args[0], *flags)))
                 yield ast.unparse(call), pattern, asked in _AT_ONE_PLACE
@@ -94,3 +100,13 @@ def test_the_time_of_an_address_grows_evenly(scheme: str, piece: str) -> None:
             parse_address(f"{scheme}://{piece * count}!")
 
     assert grows_evenly(parse, 4_000)
+
+
+@pytest.mark.parametrize(
+    "rule", ["*a" * 9 + "b", "**/a*/" * 9 + "b", "*a/**/*a*b", "[[:alpha:]]*[!a]"]
+)
+@pytest.mark.parametrize("piece", [b"a", b"a/", b"ab/"])
+def test_the_time_of_a_rule_of_git_grows_evenly(tmp_path: Path, rule: str, piece: bytes) -> None:
+    (tmp_path / ".gitignore").write_text(rule)
+    rules = rules_of(tmp_path / ".gitignore")
+    assert grows_evenly(lambda count: verdict(rules, piece * count + b"c", is_folder=False), 1_000)

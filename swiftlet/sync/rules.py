@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 _TOKEN = re.compile(
-    rb"(?P<stars>\*+)|(?P<any>\?)|\[(?P<no>[!^]?)(?P<set>\]?+(?:\\.|\[:[^]]*:\]|[^]\\])*+)\]"
+    rb"(?P<stars>\*+)|(?P<any>\?)|\[(?P<no>[!^]?)(?P<set>\]?+(?:\\.|\[:[^]:[]*:\]|[^]\\])*+)\]"
     rb"|\\(?P<escaped>.)|(?P<plain>[^[\\])",
     re.DOTALL,
 )
 _MEMBER = re.compile(
-    rb"\[:(?P<kind>[^]]*):\]|(?P<low>\\?+.)-(?P<high>\\?+.)|(?P<one>\\?+.)", re.DOTALL
+    rb"\[:(?P<kind>[^]:[]*):\]|(?P<low>\\?+.)-(?P<high>\\?+.)|(?P<one>\\?+.)", re.DOTALL
 )
 _KINDS = {
     b"alnum": rb"0-9A-Za-z",
