@@ -97,7 +97,7 @@ def follow(
             publish(final, index)
             discard(working)
     disk.remove_tree(final, ignore_errors=True)  # the first index by now, or one left by a kill
-    _watch(index, folder, report, warn, stop, encoder)
+    _watch(index, folder, report, warn, stop, encoder=encoder)
 
 
 def _refine(

@@ -354,7 +354,7 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(folder, sync, tmp_pa
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_a_process_beside_reads_the_same_and_may_end_at_any_time(folder, tmp_path, is_killed):
     written(folder / "empty.md", "")
-    written(folder / "damaged.json", "{")
+    written(folder / "damaged.ipynb", "{")
     reader, done = FolderReader(Folder(folder), SeenFiles(tmp_path / "index", folder)), Round()
     expected = [*reader.documents(done)]
     (tmp_path / ".index.files").unlink()
