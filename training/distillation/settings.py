@@ -23,7 +23,7 @@ LOOKUP = "lookup"
 
 _LOOKUP_DEFAULTS = {"distance": "cosine", "learning_rate": 3e-3, "batch_size": 512, "epochs": 4.0}
 _PAIRS_DEFAULTS = {"pairs": True, "distance": "cosine", "project": True, "batch_size": 64}
-_PAIRS_DEFAULTS |= {"passage_scores": 1.0, "warmup_steps": 50, "every": 500}
+_PAIRS_DEFAULTS |= {"passage_scores": 1.0, "warmup_steps": 50}
 
 
 def _fast_precision() -> FloatingPoint:
@@ -80,7 +80,7 @@ class Distillation(BaseModel):
         of words are then learnt, too, by this term alone: at most `parts` times as many as there
         are passages, and 50,000. The run takes its last step.
     :param projection_only: Fit the projection by ridge regression, and train nothing.
-    :param minutes: Training ends at the first evaluation after so many minutes.
+    :param minutes: Training ends at the first step after so many minutes.
     :param student: The initial checkpoint of the student; by default `layers` of the teacher.
         "lookup" is a table of token vectors without a transformer, with defaults of its own: the
         cosine, a learning rate of 0.003, batches of 512 and 4 epochs. So is a look-up encoder that
@@ -107,8 +107,9 @@ class Distillation(BaseModel):
     :param average: The share of the initial weights in the final ones, by which a student that is
         trained further on few texts loses less on other texts (Wortsman et al., "Robust fine-tuning
         of zero-shot models", 2022).
-    :param validation: The number of held-out texts. Their cosine is measured every `every` steps;
-        training ends when it has not risen in `patience` evaluations.
+    :param validation: The number of held-out texts. Their cosine is measured every `every` steps,
+        with `passage_scores` at least ten times; training ends when it has not risen in `patience`
+        evaluations.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)

@@ -22,7 +22,7 @@ from training.errors import NotFiniteError
 from training.loop.stage import Evaluation, Stage, StageLength, Task
 from training.objective.negatives.sampler import Rows
 
-_LOG_EVERY = 50
+_LOG_EVERY, _FEWEST_SAVED = 50, 10
 _FITTED_ON, _PAIRS_FITTED_ON = 8192, 20_000
 # Queries of other subjects than the passages would take a linear map away from the passages.
 _WEIGHT_OF_QUERY = 0.2
@@ -82,12 +82,15 @@ class DistillationTask(Task):
 
     def stage(self) -> Stage:
         """This task for the training loop."""
+        every = self._settings.every
+        if self._passages is not None:  # no evaluation chooses the step: they only save the run
+            every = min(every, max(1, self._length.num_steps // _FEWEST_SAVED))
         return Stage(
             name="distillation",
             task=self,
             length=self._length,
             parameters=[(list(self._student.parameters()), self._settings.learning_rate)],
-            evaluate_every=self._settings.every,
+            evaluate_every=every,
             log_every=_LOG_EVERY,
             seed=(self._settings.seed,),
         )
@@ -129,6 +132,12 @@ class DistillationTask(Task):
         return {name: value.item() for name, value in losses.items()}
 
     @override
+    def is_due(self) -> bool:
+        """Whether the minutes are over."""
+        minutes = self._settings.minutes
+        return minutes is not None and monotonic() - self._began >= 60 * minutes
+
+    @override
     def evaluate(self, step: int) -> Evaluation:
         """Compare student and teacher on the held-out texts."""
         held_out = self._mixture.held_out
@@ -150,9 +159,8 @@ class DistillationTask(Task):
         stop = None
         if self._waited >= self._settings.patience:
             stop = f"the held-out cosine has not risen in the last {self._waited} evaluation(s)"
-        minutes = self._settings.minutes
-        if minutes is not None and monotonic() - self._began >= 60 * minutes:
-            stop = f"{minutes:g} minute(s) are over"
+        if step < self._length.num_steps and self.is_due():
+            stop = f"{self._settings.minutes:g} minute(s) are over"
         summary = f"held-out cosine {metrics['cosine']:.4f}"
         return Evaluation(metrics, score=score, stop=stop, summary=summary)
 

@@ -165,6 +165,7 @@ class TrainingLoop:
                 break
             unlogged.append(self._step(stage, optimisation, batch))
             is_due = state.step % stage.evaluate_every == 0 or state.step == num_steps
+            is_due = is_due or stage.task.is_due()
             if is_due or state.step % stage.log_every == 0:
                 self._log_steps(stage, unlogged, optimisation.learning_rate)
                 unlogged.clear()

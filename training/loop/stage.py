@@ -54,6 +54,10 @@ class Task(Protocol):
         """Update all that depends on the parameters, which the optimiser has just changed."""
         return
 
+    def is_due(self) -> bool:
+        """Whether to evaluate after this step, though it is not one of `evaluate_every`."""
+        return False
+
     def evaluate(self, step: int) -> Evaluation:
         """Measure the model after `step` steps.
 

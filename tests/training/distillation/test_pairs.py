@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -99,15 +100,48 @@ def test_an_index_teaches_an_encoder_of_its_space_and_judges_it(own: Path, tmp_p
     assert verdict.is_good is manifest.details["verdict"]["is_good"]
 
 
-def test_a_training_ends_at_the_first_evaluation_after_its_minutes(
+@pytest.mark.parametrize(("epochs", "seconds", "stops"), [(8.0, 3.5, [3]), (0.01, 1.5, [])])
+def test_a_training_ends_at_the_first_step_after_its_minutes_with_a_note_unless_it_is_whole(
+    epochs: float,
+    seconds: float,
+    stops: list[int],
+    own: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ticks = count()
+    monkeypatch.setattr("training.distillation.task.monotonic", lambda: float(next(ticks)))
+    settings = Distillation(index=str(own), student=LOOKUP, epochs=epochs, minutes=seconds / 60)
+    progress = Listener()
+    outcome = distill(settings, tmp_path / "run", compare=False, progress=progress)
+    assert [each["step"] for each in records(tmp_path / "run", "stop")] == stops
+    assert len(progress.notes) == len(stops)
+    assert outcome.best_step == (stops or [1])[0]
+
+
+class Interrupting(Listener):
+    """Interrupts a training at its second report of steps."""
+
+    def advance(self, steps: int) -> None:
+        self.stages.append(("steps", None, steps))
+        if [name for name, *_ in self.stages].count("steps") == 2:
+            raise KeyboardInterrupt
+
+
+def test_a_short_training_that_is_interrupted_goes_on_in_its_middle_or_is_finished_there(
     own: Path, tmp_path: Path
 ) -> None:
-    settings = Distillation(index=str(own), student=LOOKUP, minutes=1e-9)
-    outcome = distill(settings, tmp_path / "run", compare=False, progress=Listener())
-    assert outcome.best_step == 0
-    assert [each["reason"] for each in records(tmp_path / "run", "stop")] == [
-        "1e-09 minute(s) are over"
-    ]
+    settings = Distillation(index=str(own), student=LOOKUP, epochs=8.0)
+    first, second = Interrupting(), Interrupting()
+    for progress, resume in ((first, False), (second, True)):
+        with pytest.raises(KeyboardInterrupt, match="--resume to continue, or with --finish"):
+            distill(settings, tmp_path / "run", progress=progress, resume=resume)
+    (steps,) = {total for name, total, _ in first.stages if name.startswith("Stage")}
+    assert steps is not None
+    every = steps // 10
+    assert ("Stage 1: distillation", steps, every) in second.stages
+    outcome = distill(settings, tmp_path / "run", compare=False, progress=Listener(), finish=True)
+    assert outcome.best_step == 2 * every
 
 
 def test_queries_with_the_vectors_of_a_teacher_are_learnt_beside_the_passages(
