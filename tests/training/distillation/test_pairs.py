@@ -328,7 +328,10 @@ def test_what_is_not_measured_has_no_figure_and_unknown_tokens_are_a_reason(
 
 
 def test_a_verdict_believes_the_own_query_encoder_and_asks_for_more_queries() -> None:
-    assert Verdict(passages=0.1, known_items=0.1, queries=0, overlap=0.9).is_good
+    good = Verdict(passages=0.1, known_items=0.1, queries=0, overlap=0.9)
+    assert good.is_good
+    assert sentence_of(good).endswith("without --projection-only, mostly takes it further")
+    assert "training" not in sentence_of(good, trained=True)
     bad = Verdict(passages=0.1, known_items=0.9, queries=0)
     assert not bad.is_good
     assert bad.wanted_queries == 1_000
