@@ -230,6 +230,8 @@ def read_manifest(directory: Path, kind: str | None = None) -> Manifest:
         way_out = f"; swiftlet export {directory} --out ENCODER makes one of a model" * is_of_hub
         if kind == "index":
             way_out = f"; swiftlet index CORPUS --out {directory} makes an index"
+        if kind == "encoder" and directory.suffix == ".npy":
+            way_out = ", but embeddings of queries; swiftlet compare takes such a file"
         raise ManifestError(f"{directory} is not a directory{way_out}")
     try:
         status = path.stat()

@@ -38,7 +38,11 @@ def compare(
         Path, typer.Option(help="A BEIR folder, a JSONL or TSV file, or irds:NAME.")
     ],
     qrels: Annotated[
-        Path | None, typer.Option(help="BEIR or TREC qrels, to compare nDCG@10 by.")
+        Path | None,
+        typer.Option(
+            help="BEIR or TREC qrels, to compare nDCG@10 by; the documents of a file without ids "
+            "are its rows, from 0."
+        ),
     ] = None,
     top_k: Annotated[
         int, typer.Option("--top-k", "-k", min=1, help="Documents of the overlap.")
@@ -63,13 +67,15 @@ def compare(
         f"{found.num_queries:,} queries", "figure", "first", "second", "difference", "p"
     )
     one, two = found.milliseconds
-    times = ["" if each is None else f"{each:.2f}" for each in (one, two)]
+    times = ["from a file" if each is None else f"{each:.2f}" for each in (one, two)]
     times.append("" if one is None or two is None else f"{two - one:+.2f}")
-    table.add_row("milliseconds to encode a query, median", *times, "")
+    if one is not None or two is not None:
+        table.add_row("milliseconds to encode a query, median", *times, "")
     for mode, test in found.ndcg.items():
         means = (f"{test.baseline_mean:.4f}", f"{test.mean:.4f}", f"{test.difference:+.4f}")
         table.add_row(f"{NDCG}, {mode}", *means, f"{test.p_value:.1g}")
-    output.print(table)
+    if table.row_count:
+        output.print(table)
     correlation = "" if found.correlation is None else f"{found.correlation:.3f}"
     output.print(
         f"overlap@{found.top_k} of their documents: {found.overlap:.3f}; correlation of their "

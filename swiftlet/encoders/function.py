@@ -180,8 +180,8 @@ class FunctionEncoder:
             found = np.empty(0, np.float32)
         width = self.dim or (found.shape[1] if found.ndim == 2 else 0)
         if not width or found.shape != (len(texts), width):
-            what = f"of shape {found.shape}" if found.size else _widths(given)
-            expected = f"{len(texts)} of {width or 'equally many'} numbers"
+            what = f"of shape {found.shape}" if found.size and found.ndim else _widths(given)
+            expected = f"{len(texts)} rows of {width or 'equally many'} numbers"
             raise EncoderError(
                 f"the encoder {self._name} gives embeddings {what}, but {expected} are expected"
             )

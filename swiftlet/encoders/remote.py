@@ -201,7 +201,8 @@ class Endpoint:
         try:
             found = json.loads(answer.content)["data"]
             rows = {int(each.get("index", n)): each["embedding"] for n, each in enumerate(found)}
-            embeddings = [rows[n] for n in range(count)]
+            some = 0 < len(rows) < count  # refused below
+            embeddings = [] if some else [rows[n] for n in range(count)]
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             kind = self._hidden(answer.headers.get("content-type", "no type"))
             raise EncoderError(

@@ -12,8 +12,9 @@ from time import perf_counter
 import numpy as np
 
 from swiftlet.arguments import StrPath, place_of, whole_number
-from swiftlet.corpora.lines import read_errors
 from swiftlet.corpora.rows import QrelsSource, Queries, queries_of
+from swiftlet.corpora.vector_sources.arrays import NPY, mapped
+from swiftlet.corpora.vector_sources.source import as_float32, bad_row, problem_of, wrong_width
 from swiftlet.encoders.encoder import Encoder
 from swiftlet.encoders.opening import EncoderSpec, open_encoder
 from swiftlet.errors import CollectionError
@@ -83,6 +84,11 @@ def compare_encoders(
     made = [_embeddings_of(each, asked) for each in (first, second)]
     specs = [each if of is None else None for each, of in zip((first, second), made, strict=True)]
     with _opened(index, specs, progress) as (searcher, encoders):
+        dim = searcher.index_manifest.dim
+        for each, embeddings in zip((first, second), made, strict=True):
+            width = len(next(iter(embeddings.values()))) if embeddings else dim
+            if width != dim:
+                raise wrong_width(f"{each}", 0, width, dim)
         judged = None
         if qrels is not None:
             judged = JudgedBy.of(asked, qrels).matched(
@@ -118,16 +124,19 @@ def _embeddings_of(
     :raises CollectionError: When it cannot be read, or has not an embedding for each query.
     """
     place = Path(encoder) if isinstance(encoder, str | PathLike) else Path()
-    if place.suffix.lower() != ".npy" or not place.is_file():
+    if place.suffix.lower() != NPY:
         return None
-    with read_errors(place, ValueError, EOFError):
-        rows = np.load(place, allow_pickle=False).astype(np.float32)
-    if rows.ndim != 2 or len(rows) != len(queries):
+    found = mapped(place)
+    if found.ndim != 2 or len(found) != len(queries) or found.dtype.kind not in "fiu":
         raise CollectionError(
             place,
-            f"it has the shape {rows.shape}, but an embedding for each of the {len(queries):,} "
-            "queries is expected, in their order",
+            f"it has the shape {found.shape} of {found.dtype}, but an embedding for each of the "
+            f"{len(queries):,} queries is expected, in their order",
         )
+    rows = as_float32(found)
+    for row, vector in enumerate(rows):
+        if problem := problem_of(vector):
+            raise bad_row(f"{place}", row, f"the embedding {problem}")
     return {query.text: row for query, row in zip(queries, rows, strict=True)}
 
 

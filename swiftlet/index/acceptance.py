@@ -47,8 +47,9 @@ def of_index(encoder: ModelEncoder, index: Path | None, manifest: Manifest) -> M
         texts, expected = _sample(index, manifest)
     if not texts:
         check_embedding_space(name, encoder.embedding_space, encoder.dim, manifest)
-    made_by = f"the index (by the encoder {manifest.details.get('encoder', '')!r})"
-    check_reproduces(encoder, texts, expected, made_by)
+    by = manifest.details.get("encoder", "")
+    made_by = f" (by the encoder {by!r})" if by else ""  # of adopted vectors it is not known
+    check_reproduces(encoder, texts, expected, f"the index{made_by}")
     encoder = encoder.reading("query")
     encoder.embedding_space = manifest.embedding_space
     return encoder

@@ -157,6 +157,11 @@ class Distillation(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _defaults_of_student(cls, given: dict[str, object]) -> dict[str, object]:
+        of_training = sorted({"minutes", "epochs", "learning_rate", "batch_size"} & given.keys())
+        if given.get("projection_only") and of_training:
+            raise ValueError(
+                f"projection_only trains nothing: leave out {' and '.join(of_training)}, or it"
+            )
         if given.get("pairs", given.get("teacher") is None):
             named = {} if given.get("layers") else {"student": DEFAULT_QUERY_ENCODER.name}
             given = {**_PAIRS_DEFAULTS, **named, **given}
@@ -217,10 +222,17 @@ class Distillation(BaseModel):
         if self.queries:
             raise ValueError("queries need a teacher, which gives their vectors: name it, too")
         if not self.pairs or self.corpora or self.judged or self.student in (None, LOOKUP):
+            named = {
+                "no pairs": not self.pairs,
+                "corpora": self.corpora,
+                "judged": self.judged,
+                "layers": self.layers is not None,
+                "a new look-up table": self.student == LOOKUP,
+            }
+            given = ", ".join(name for name, is_given in named.items() if is_given)
             raise ValueError(
                 "without a teacher an encoder, such as all-MiniLM-L6-v2-query-lookup, learns from "
-                "the index's own texts: leave out pairs, corpora, judged, layers and a new look-up "
-                "table, or name a teacher"
+                f"the index's own texts: leave out {given}, or name a teacher"
             )
 
     @property

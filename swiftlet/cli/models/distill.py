@@ -40,7 +40,9 @@ class _Settings:
     sentences: Annotated[
         int | None, Option("The largest number of sentences.", least=1, unset="200000")
     ] = None
-    layers: Annotated[str | None, Option("Layers that are kept, such as 0,5.", unset="all")] = None
+    layers: Annotated[
+        str | None, Option("Layers that are kept, such as 0,5.", unset="all of the student's")
+    ] = None
     student: Annotated[
         str | None,
         Option(
@@ -79,19 +81,35 @@ class _Settings:
     ] = None
     distance: Annotated[
         Literal["euclidean", "cosine"] | None,
-        Option("The distance that is minimised.", unset="euclidean"),
+        Option(
+            "The distance that is minimised.",
+            unset="euclidean; look-up or by an index alone: cosine",
+        ),
     ] = None
     ranking: Annotated[
         float | None, Option("Weight of a contrastive term on the index's documents.", unset="0")
     ] = None
-    epochs: Annotated[float | None, Option("How often each text is used.", unset="10")] = None
-    batch_size: Annotated[int | None, Option("Texts per step.", least=2, unset="64")] = None
+    epochs: Annotated[
+        float | None,
+        Option(
+            "How often each text is used.",
+            unset="10, look-up: 4; by an index alone 1.5, look-up: 2",
+        ),
+    ] = None
+    batch_size: Annotated[
+        int | None,
+        Option("Texts per step.", least=2, unset="64; look-up with a teacher: 512"),
+    ] = None
     learning_rate: Annotated[
-        float | None, Option("The learning rate after the warm-up.", unset="0.0005")
+        float | None,
+        Option("The learning rate after the warm-up.", unset="0.0005; look-up: 0.003"),
     ] = None
     precision: Annotated[
         Literal["fp32", "bf16", "fp16"] | None,
-        Option("The precision of the student.", unset="fp32"),
+        Option(
+            "The precision of the student.",
+            unset="fp32; layers by an index alone: bf16 where the processor has it",
+        ),
     ] = None
     trust_remote_code: Annotated[bool, Option("Run code that comes with a model.")] = False
 
@@ -135,7 +153,12 @@ def distill(
     *,
     given: dict[str, Any],
 ) -> None:
-    """Distil a small query encoder into the embedding space of an index you already have."""
+    """Distil a small query encoder into the embedding space of an index you already have.
+
+    With a teacher it learns from texts. With an index alone a projection is fitted to the index's
+    passages, in seconds, and then the encoder is trained, in minutes; --projection-only ends before
+    the training.
+    """
     from pydantic import ValidationError
 
     from swiftlet.extras import extra
@@ -189,6 +212,8 @@ def distill(
 
 def _print_outcome(outcome: "DistillationResult", out: Path, imitated: str) -> None:
     told = f"the best checkpoint is of step {outcome.best_step}"
+    if outcome.verdict is not None and outcome.best_step == 0:
+        told = "this is the closed form, without a training"
     if outcome.verdict is None or outcome.best_step == 0:  # else scores are learnt, not cosines
         told += (
             f"; its mean cosine with {imitated} on {outcome.num_held_out:,} texts held out is "
@@ -219,7 +244,10 @@ def sentence_of(verdict: "Verdict", trained: bool = False) -> str:
         found += f"; overlap@10 with the index's own query encoder is {verdict.overlap:.3f}"
         bound = f"an overlap of {LEAST_OVERLAP:g}"
     if verdict.is_good:
-        return f"use it: {found}"
+        further = (
+            "" if trained else "; a training, without --projection-only, mostly takes it further"
+        )
+        return f"use it: {found}{further}"
     reads = (
         f"it does not know {verdict.unknown:.0%} of the tokens of held-out passages: name a "
         "--student that reads their language, or "

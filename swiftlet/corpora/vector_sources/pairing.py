@@ -82,7 +82,8 @@ def with_texts(
     Rows that have ids take the document with this id; rows that are only numbered take the
     document in the same place of the corpus.
 
-    :param note: Takes a sentence about documents whose id no row has; None gives it to the log.
+    :param note: Takes a sentence about documents whose id no row has, or about texts of the rows
+        that are replaced; None gives it to the log.
     :raises CollectionError: As `documents_of`; when there are more or fewer documents than vectors,
         or a row has an id that no document has.
     """
@@ -130,6 +131,7 @@ def _by_id(
         )
         database.executemany("INSERT INTO texts VALUES (?, ?)", written)
         left = database.execute("SELECT count(*) FROM texts").fetchone()[0] - first
+        replaced = False
         for block in source.read(first):
             rows = []
             for number, row in enumerate(block.rows, first):
@@ -147,10 +149,13 @@ def _by_id(
                         source.name, number, f"no document has the id {shown(_id_of(row))}"
                     )
                 rest = {name: row[name] for name in row if name not in ID_FIELDS}
+                replaced |= bool(rest.get("text"))
                 rows.append({**rest, **json.loads(text[0])})
             left -= len(rows)
             yield replace(block, rows=rows)
             first += len(rows)
+        if replaced:
+            note("the texts of the rows are replaced by those of the corpus")
         if left > 0:
             note(f"{left:,} of the texts are left out: no vector has their ids")
 

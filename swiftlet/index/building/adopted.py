@@ -117,7 +117,7 @@ class Adopted(EncodedCorpus):
             disk.write(working / _STATE_FILE, state)
         with storage_errors(self._rows), closing(disk.database(self._rows)) as database:
             database.execute("PRAGMA synchronous = OFF")
-            first = self._resume(database, progress)
+            first = self._resume(database)
             blocks = self._blocks(database, first)
             total = self._source.num_rows
             file.append(blocks, progress, "Reading vectors", total)
@@ -206,7 +206,7 @@ class Adopted(EncodedCorpus):
         known = min(len(self._file), len(block.embeddings))
         return np.array_equal(self._file.rows()[:known], block.embeddings[:known])
 
-    def _resume(self, database: sqlite3.Connection, progress: Progress) -> int:
+    def _resume(self, database: sqlite3.Connection) -> int:
         """Cut the table and the vectors to the rows that both have; their number."""
         first = 0
         if database.execute("SELECT 1 FROM sqlite_master").fetchone():
@@ -216,7 +216,6 @@ class Adopted(EncodedCorpus):
             with database:
                 database.execute("DELETE FROM rows WHERE row >= ?", (first,))
         if first:
-            progress.note(f"{first:,} rows were read before: the rest follows")
             with disk.opened(self._file.path, "r+b") as file:
                 file.truncate(first * 4 * self.dim)
         else:

@@ -67,13 +67,19 @@ def test_a_function_may_return_lists_or_any_floats(kind: Any) -> None:
 @pytest.mark.parametrize(
     ("embed", "sentence"),
     [
-        (lambda texts: None, r"of shape \(\), but 3 of equally many numbers are expected"),
-        (lambda texts: np.ones((1, 4)), r"of shape \(1, 4\), but 3 of 4 numbers are expected"),
-        (lambda texts: np.ones(4), r"of shape \(4,\), but 3 of equally many numbers are expected"),
-        (lambda texts: np.ones((3, 4, 2)), r"of shape \(3, 4, 2\), but 3 of equally many"),
-        (lambda texts: np.empty((3, 0)), r"but 3 of equally many numbers are expected"),
-        (lambda texts: [[1.0], [1.0, 2.0], [3.0]], r"but 3 of equally many numbers are expected"),
-        (lambda texts: [["a"], ["b"], ["c"]], r"but 3 of equally many numbers are expected"),
+        (lambda texts: None, "that are None, but 3 rows of equally many numbers are expected"),
+        (lambda texts: np.ones((1, 4)), r"of shape \(1, 4\), but 3 rows of 4 numbers are expected"),
+        (
+            lambda texts: np.ones(4),
+            r"of shape \(4,\), but 3 rows of equally many numbers are expected",
+        ),
+        (lambda texts: np.ones((3, 4, 2)), r"of shape \(3, 4, 2\), but 3 rows of equally many"),
+        (lambda texts: np.empty((3, 0)), r"but 3 rows of equally many numbers are expected"),
+        (
+            lambda texts: [[1.0], [1.0, 2.0], [3.0]],
+            r"but 3 rows of equally many numbers are expected",
+        ),
+        (lambda texts: [["a"], ["b"], ["c"]], r"but 3 rows of equally many numbers are expected"),
         (lambda texts: np.zeros((3, 4)), "is zero, for the text 'swiftlet'"),
         (lambda texts: np.full((3, 4), np.nan), "is not finite, for the text 'swiftlet'"),
         (lambda texts: 1 / 0, "has failed: ZeroDivisionError: division by zero"),
@@ -88,7 +94,9 @@ def test_a_function_that_gives_no_embeddings_is_refused(
 
 def test_a_function_that_gives_another_width_later_is_refused() -> None:
     encoder = open_encoder(lambda texts: np.ones((len(texts), 4 + (len(texts) == 2))), "query")
-    with pytest.raises(EncoderError, match=r"of shape \(2, 5\), but 2 of 4 numbers are expected"):
+    with pytest.raises(
+        EncoderError, match=r"of shape \(2, 5\), but 2 rows of 4 numbers are expected"
+    ):
         encoder.encode(["bees", "honey"])
     with pytest.raises(InvalidArgumentError, match="a list of texts is expected"):
         encoder.encode("bees")

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import faiss
 import numpy as np
@@ -54,8 +55,35 @@ def test_embeddings_of_a_file_stand_for_a_model_that_is_not_there(
     found = compare_encoders(small_index, file, DEFAULT_ENCODER, QUERIES)
     assert found.overlap == 1
     assert found.milliseconds[0] is None
-    np.save(file, rows[1:])
-    with pytest.raises(CollectionError, match=r"the shape \(2, 384\), .* each of the 3 queries"):
+    log = tmp_path / "queries.jsonl"
+    log.write_text("\n".join(json.dumps({"_id": k, "text": v}) for k, v in QUERIES.items()))
+    timed = swiftlet("compare", small_index, file, file, "--queries", log)
+    assert timed.exit_code == 0, timed.output
+    assert "milliseconds" not in timed.stdout
+    refused = refusal(swiftlet("search", small_index, "bread", "--encoder", file))
+    assert "swiftlet compare takes such a file" in refused
+
+
+@pytest.mark.parametrize(
+    ("damage", "expected"),
+    [
+        (lambda rows: rows[1:], r"q.npy: .* the shape \(2, 384\) .* each of the 3 queries"),
+        (lambda rows: rows[:, 1:], "q.npy: row 1: the vector has 383 numbers where 384"),
+        (lambda rows: rows * [[1], [0], [1]], "q.npy: row 2: the embedding is zero"),
+        (lambda rows: rows * [[1], [1], [np.nan]], "q.npy: row 3: .* that is not finite"),
+        (None, "q.npy: cannot be read: .*magic"),
+        ("missing", "q.npy: cannot be read: No such file"),
+    ],
+)
+def test_bad_embeddings_of_a_file_are_refused_by_its_name_and_the_row(
+    damage: Any, expected: str, small_index: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "q.npy"
+    if callable(damage):
+        np.save(file, damage(np.ones((3, 384), np.float32)))
+    elif damage is None:
+        file.write_text("<html>not found</html>")
+    with pytest.raises(CollectionError, match=expected):
         compare_encoders(small_index, DEFAULT_ENCODER, file, QUERIES)
 
 

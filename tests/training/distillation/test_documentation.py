@@ -6,6 +6,7 @@ from pathlib import Path
 import typer.main
 
 from swiftlet.cli.main import app
+from swiftlet.encoders import LOOKUP_QUERY_ENCODER
 from training.distillation.settings import Distillation
 
 PAGE = (Path(__file__).parents[3] / "docs" / "distillation.md").read_text("utf-8")
@@ -37,3 +38,13 @@ def test_every_option_of_the_page_exists() -> None:
     known |= {option for parameter in command.params for option in parameter.secondary_opts}
     others = {"--encoder", "--constraint", "--adapt-queries"}
     assert set(re.findall(r"--[a-z][a-z-]+", PAGE)) - others <= known
+
+
+def test_the_help_has_the_defaults_of_learning_from_an_index_alone() -> None:
+    command = typer.main.get_command(app).commands["distill"]  # type: ignore[attr-defined]
+    shown = {each.name: str(each.show_default) for each in command.params}
+    layers = Distillation(index="any")
+    table = Distillation(index="any", student=LOOKUP_QUERY_ENCODER.name)
+    assert f"by an index alone {layers.epochs:g}, look-up: {table.epochs:g}" in shown["epochs"]
+    assert f"by an index alone: {table.distance}" in shown["distance"]
+    assert f"{layers.learning_rate:g}; look-up: {table.learning_rate:g}" == shown["learning_rate"]

@@ -195,7 +195,7 @@ def test_a_function_is_a_teacher_if_it_gives_the_vectors_of_the_index(
     manifest = load_manifest(tmp_path / "run", "model")
     assert manifest.embedding_space == read_manifest(own).embedding_space
     other = settings.model_copy(update={"teacher": f"{settings.teacher}_otherwise"})
-    with pytest.raises(EmbeddingSpaceMismatch, match="is not of the embedding space of the index"):
+    with pytest.raises(EmbeddingSpaceMismatch, match="of the embedding space of the index: its"):
         distill(other, tmp_path / "other", progress=Listener())
 
 
@@ -288,8 +288,13 @@ def test_an_index_that_cannot_teach_is_refused(tmp_path: Path) -> None:
     [
         ({}, "there is nothing to imitate: name a teacher, an index or both"),
         ({"index": "i", "queries": ("log",)}, "queries need a teacher, which gives their vectors"),
-        ({"index": "i", "corpora": ("c",)}, "learns from the index's own texts: leave out"),
-        ({"index": "i", "student": "lookup"}, "or name a teacher"),
+        ({"index": "i", "corpora": ("c",)}, "the index's own texts: leave out corpora, or name a"),
+        ({"index": "i", "layers": (0,)}, "leave out layers, or name a teacher"),
+        ({"index": "i", "student": "lookup"}, "leave out a new look-up table, or name a teacher"),
+        (
+            {"index": "i", "projection_only": True, "minutes": 3.0, "epochs": 3.0},
+            "projection_only trains nothing: leave out epochs and minutes",
+        ),
         ({"teacher": "t", "pairs": True}, "pairs needs an index"),
         ({"teacher": "m:f", "queries": ("log",)}, "the teacher m:f has no layers to keep: name a"),
         ({"index": "i", "project": False, "projection_only": True}, "needs a projection"),
@@ -323,7 +328,10 @@ def test_what_is_not_measured_has_no_figure_and_unknown_tokens_are_a_reason(
 
 
 def test_a_verdict_believes_the_own_query_encoder_and_asks_for_more_queries() -> None:
-    assert Verdict(passages=0.1, known_items=0.1, queries=0, overlap=0.9).is_good
+    good = Verdict(passages=0.1, known_items=0.1, queries=0, overlap=0.9)
+    assert good.is_good
+    assert sentence_of(good).endswith("without --projection-only, mostly takes it further")
+    assert "training" not in sentence_of(good, trained=True)
     bad = Verdict(passages=0.1, known_items=0.9, queries=0)
     assert not bad.is_good
     assert bad.wanted_queries == 1_000

@@ -283,6 +283,10 @@ def test_texts_that_no_vector_takes_are_counted_and_missing_ones_are_noticed_fir
     texts.write_text("".join(json.dumps(row) + "\n" for row in rows_of(5)))
     said = swiftlet("adopt", file, "--texts", texts, "--out", out).stderr
     assert "3 of the texts are left out: no vector has their ids" in said
+    assert "replaced" not in said
+    own = write_lines(tmp_path / "own.jsonl", [{"id": "r4", "text": "own"}], vectors_of(1))
+    said = swiftlet("adopt", own, "--texts", texts, "--out", tmp_path / "replaced").stderr
+    assert "the texts of the rows are replaced by those of the corpus" in said
     said = swiftlet("adopt", file, "--out", tmp_path / "alone").stderr
     assert "left out" not in said
     result = swiftlet("adopt", file, "--texts", tmp_path / "no", "--out", tmp_path / "other")
@@ -362,7 +366,9 @@ def test_a_resumed_reading_of_rows_that_nobody_counted_says_how_many_there_were(
         source.num_rows = None
         with contextlib.suppress(ConnectionError), ProgressBars() as progress:
             adopt(source, out, progress=progress)
-    assert "going on after 15\n" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "going on after 15\n" in said
+    assert "read before" not in said
 
 
 def test_a_build_takes_embeddings_in_place_of_an_encoder(out: Path, tmp_path: Path) -> None:
