@@ -38,6 +38,7 @@ def add(
 ) -> None:
     """Add documents to an index; they replace those that have the same ids."""
     from swiftlet.corpora.vector_sources import rows_with_vectors
+    from swiftlet.errors import CollectionError
     from swiftlet.index.updates.directory_writer import write
 
     with write(index, encoder=encoder, threads=threads) as writer:
@@ -51,12 +52,15 @@ def add(
                 if vector_field is not None:
                     rows = rows_with_vectors(corpus, vector_field, fields)
                 changed = writer.put(rows, skipped=skipped, progress=progress)
-        except BaseException:
+        except BaseException as error:
             if written := writer.change - before:
                 print_note(
                     f"{count(written, 'document')} written before that; the same command writes "
                     "them again, and then the rest"
                 )
+            if isinstance(error, CollectionError) and error.path == "the documents":
+                name = ", ".join(map(str, corpus))
+                raise CollectionError(name, error.problem, error.line_number) from error
             raise
         print_result(
             index,

@@ -398,6 +398,9 @@ def test_the_commands_adopt_add_and_search(tmp_path: Path) -> None:
     assert (result.exit_code, "5 documents" in result.output) == (0, True)
     assert swiftlet("add", out, file, "--vector-field", "vector").exit_code == 0
     assert np.array_equal(embeddings_of(out), vectors)
+    narrow = write_lines(tmp_path / "narrow.jsonl", rows[5:], vectors[5:, 1:])
+    refused = swiftlet("add", out, narrow, "--vector-field", "vector")
+    assert refusal(refused).startswith(f"{narrow}: row 1: the embedding of 'r5' has ")
     refused = swiftlet("add", out, tmp_path / "t.jsonl")
     assert refused.exit_code == 2
     assert 'its vector in the field "embedding"' in refused.output
