@@ -66,4 +66,4 @@ def test_the_multilingual_encoder_is_taken_where_it_is_needed(cache, tmp_path, t
 def test_without_a_multilingual_encoder_the_one_that_ships_is_taken(cache, tmp_path, capsys):
     rows = [{"id": "de", "text": GERMAN}]
     swiftlet.build(rows, tmp_path / "i", encoder="auto", progress=swiftlet.ProgressLine())
-    assert "after swiftlet encoders get multilingual" in capsys.readouterr().err
+    assert "run swiftlet encoders get multilingual, then" in capsys.readouterr().err
