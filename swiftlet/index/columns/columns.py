@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from swiftlet import disk
 from swiftlet.errors import CorruptIndexError, StorageError
-from swiftlet.publication import save_array, storage_errors
+from swiftlet.publication import map_arrays, save_array, storage_errors
 from swiftlet.text import in_form
 
 COLUMNS_FOLDER = "columns"
@@ -166,14 +166,7 @@ class Columns:
 
         :raises CorruptIndexError: When they cannot be read, or do not belong together.
         """
-        try:
-            # Plain arrays: their elements are read several times as fast as memory maps.
-            arrays = [
-                np.asarray(np.load(folder / name, mmap_mode="r", allow_pickle=False))
-                for name in COLUMN_FILES
-            ]
-        except (OSError, ValueError) as error:
-            raise CorruptIndexError(f"{folder} has no columns: {error}") from error
+        arrays = map_arrays(folder, COLUMN_FILES)
         documents, document_ends, keys, key_ends = arrays
         if not (
             all(each.ndim == 1 for each in arrays)

@@ -276,7 +276,7 @@ class LexicalQuery(WordQuery):
 
 
 class PostingsQuery(LexicalQuery):
-    """Words whose scores of all passages are found at once."""
+    """Searches words in arrays: one pass gives the scores of all passages."""
 
     def __init__(self, index: LexicalIndex, words: Words, postings: Postings) -> None:
         super().__init__(index, words)
@@ -301,7 +301,7 @@ class PostingsQuery(LexicalQuery):
 
 
 class TantivyQuery(LexicalQuery):
-    """Words that tantivy searches, whose index finds the best passages without a look at all."""
+    """Searches words by tantivy, which finds the best passages without scoring all of them."""
 
     def __init__(self, index: LexicalIndex, words: Words) -> None:
         super().__init__(index, words)

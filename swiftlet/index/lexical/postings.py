@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from swiftlet.errors import CorruptIndexError
 from swiftlet.index.vectors.vector_index import Rows
-from swiftlet.publication import save_array
+from swiftlet.publication import map_arrays, save_array
 from swiftlet.types import Embeddings
 
 K1 = 1.2
@@ -51,13 +51,7 @@ class Postings:
 
         :raises CorruptIndexError: When they cannot be read, or do not belong together.
         """
-        try:
-            arrays = [
-                np.asarray(np.load(folder / name, mmap_mode="r", allow_pickle=False))
-                for name in FILES
-            ]
-        except (OSError, ValueError) as error:
-            raise CorruptIndexError(f"{folder} is damaged: {error}") from error
+        arrays = map_arrays(folder, FILES)
         words, ends, rows, shares = arrays
         if not (
             [each.dtype for each in arrays] == _TYPES
@@ -69,7 +63,10 @@ class Postings:
             and rows.max(initial=0) < num_rows
             and bool(np.isfinite(shares).all())
         ):
-            raise CorruptIndexError(f"{folder} is damaged: its postings do not belong together")
+            raise CorruptIndexError(
+                f"{folder} is damaged: its postings do not belong together: restore the index from "
+                "a copy"
+            )
         return cls(arrays, num_rows)
 
     def frequency(self, word: str) -> int:
