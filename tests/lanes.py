@@ -12,8 +12,11 @@ import pytest
 # Else threads of OpenMP that wait for work take the processor from the other worker.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-MOST_SECONDS = 3.0
-"""Of processor time, for a test of the first lane. Seconds of the wall depend on other programs."""
+MOST_SECONDS = 6.0 if os.environ.get("CI") else 3.0
+"""Of processor time, for a test of the first lane. Seconds of the wall depend on other programs.
+
+CI, whose machine varies, is to find what is far above the bound, and not what is at it by chance.
+"""
 
 DEAR = {"check", "soak"}
 """The marks of the lanes after the first."""

@@ -242,6 +242,7 @@ def test_parts_have_the_vector_of_their_passage_and_none_is_of_a_document_held_o
     assert closed.sources == (pairs.passages,)
 
 
+@pytest.mark.check
 def test_the_scores_of_passages_are_learnt_to_the_last_step(own: Path, tmp_path: Path) -> None:
     settings = Distillation(index=str(own), student=LOOKUP, epochs=40.0)
     outcome = distill(settings, tmp_path / "run", progress=Listener(), compare=False)

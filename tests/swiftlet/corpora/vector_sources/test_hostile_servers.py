@@ -23,8 +23,9 @@ Answer = Callable[[bytes], Iterator[bytes]]
 
 def of(value: object, status: str = "200 OK", head: str = "") -> Answer:
     content = value if isinstance(value, bytes) else json.dumps(value).encode()
-    start = f"HTTP/1.1 {status}\r\nContent-Length: {len(content)}\r\n{head}\r\n".encode()
-    return lambda _: iter([start, content])
+    # One request a connection: else the client may send the next one as this server closes.
+    head += f"Connection: close\r\nContent-Length: {len(content)}\r\n"
+    return lambda _: iter([f"HTTP/1.1 {status}\r\n{head}\r\n".encode(), content])
 
 
 def page(hits: list[Any]) -> Answer:
@@ -58,6 +59,8 @@ def server(**others: Answer) -> Iterator[tuple[str, list[bytes]]]:
         def handle(self) -> None:
             head = b"".join(iter(self.rfile.readline, b"\r\n"))
             asked.append(head)
+            # A body that is not read resets the connection, and the answer may be lost with it.
+            self.rfile.read(int(re.search(rb"(?i)content-length: *(\d+)|$", head)[1] or 0))
             path = re.sub(r"\?.*", "", head.split()[1].decode()).rpartition("/")[2].lstrip("_")
             path = path or "root"
             for piece in {**usual, **others}[path](head):
