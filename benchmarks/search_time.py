@@ -43,7 +43,7 @@ class Timed:
     spent: defaultdict[str, float]
 
     def run(self, search: SearchState) -> bool:
-        """As `Stage.run`."""
+        """Run the stage; whether it had work."""
         began = time.thread_time()
         had_work = self.stage.run(search)
         self.spent[self.stage.name] += 1e6 * (time.thread_time() - began)

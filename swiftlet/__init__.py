@@ -14,7 +14,6 @@ from importlib import import_module
 TYPE_CHECKING = False  # as type checkers take it: typing itself would take most of the import
 
 if TYPE_CHECKING:
-    from swiftlet.client import Client
     from swiftlet.corpora.lines import SkippedLines
     from swiftlet.encoders.encoder import OnnxEncoder, load_encoder
     from swiftlet.errors import (
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from swiftlet.index.updates.writer import Changed
     from swiftlet.index.vectors_export import export_vectors
     from swiftlet.progress import ProgressLine
+    from swiftlet.search.client import Client
     from swiftlet.search.opening import open_searcher as open  # noqa: A004 - as swiftlet.open
     from swiftlet.search.searcher import Searcher
     from swiftlet.servers.pull import pull
@@ -95,7 +95,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "swiftlet.client": ("Client",),
+    "swiftlet.search.client": ("Client",),
     "swiftlet.corpora.lines": ("SkippedLines",),
     "swiftlet.encoders.encoder": ("OnnxEncoder", "load_encoder"),
     "swiftlet.evaluation.evaluate": ("evaluate",),

@@ -31,7 +31,7 @@ def shown(value: object) -> str:
 
 
 def shown_json(value: object) -> str:
-    """As `shown`, but null, true and false are written as in JSON."""
+    """The value as quoted in an error on JSON: null, true and false are written as there."""
     return _SHORT_JSON.repr(value)
 
 

@@ -19,6 +19,8 @@ def test_the_table_of_rooms_has_the_floors_of_the_contract() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     contracts = settings["tool"]["importlinter"]["contracts"]
     (floors,) = (each["layers"] for each in contracts if each["name"].startswith("One folder"))
+    below = {f"swiftlet.{each.stem}" for each in ROOT.glob("swiftlet/[a-z]*.py")}
+    assert {*floors.pop().split(" : ")} == below
     rooms = [room.strip() for floor in floors for room in re.split("[|:]", floor)]
     named = re.findall(r"^\| `([a-z_/]+)/` \|", PAGE, re.MULTILINE)
     found = [name.replace("/", ".") for name in named]

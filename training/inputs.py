@@ -7,11 +7,6 @@ from swiftlet.encoders.encoder import Role
 from swiftlet.encoders.tokenizer import Tokenizer
 from swiftlet.index.documents.passages import PassageSplitter
 from swiftlet.progress import Progress
-from training.companions import sharing
-from training.companions.late_interaction import LateInteraction, TaughtLoss
-from training.companions.permutation import permute
-from training.companions.several_vectors import check_passages
-from training.companions.sharing import Sharing, share
 from training.contrastive.batch_encoder import BatchEncoder
 from training.contrastive.false_negatives import FalseNegatives
 from training.contrastive.step import CandidateSource, ContrastiveStep
@@ -24,7 +19,15 @@ from training.model.loading import truncating_tokenizer
 from training.model.towers import Tower
 from training.objective.contrastive import Loss
 from training.objective.negatives.sampler import SamplerInputs
-from training.recipes.registry import LOSSES
+from training.recipes.registry import (
+    ADDED_TO_LOSS,
+    CHANGES,
+    CHECKS_OF_PASSAGES,
+    JOINS,
+    LOSSES,
+    NOTES,
+    OfPair,
+)
 from training.recipes.settings import Recipe, TowerTable
 
 
@@ -36,7 +39,8 @@ def make_dual_encoder(recipe: Recipe) -> DualEncoder:
 
     def load(settings: TowerTable, role: Role) -> Tower:
         tower = Tower.load(replace(settings.settings(), role=role))
-        permute(tower, settings)
+        for change in CHANGES:
+            change(tower, settings)
         if settings.gradient_checkpointing:
             tower.set_gradient_checkpointing(True)
         return tower
@@ -44,10 +48,9 @@ def make_dual_encoder(recipe: Recipe) -> DualEncoder:
     table = recipe.dual_encoder
     of_queries = load(recipe.query_encoder, "query")
     of_documents = of_queries if table.is_one else load(recipe.document_encoder, "passage")
-    share(table, of_queries, of_documents)
-    return DualEncoder(
-        of_queries, of_documents, **table.model_dump(exclude={*Sharing.model_fields})
-    )
+    for join in JOINS:
+        join(table, of_queries, of_documents)
+    return DualEncoder(of_queries, of_documents, **table.model_dump(exclude={*OfPair.model_fields}))
 
 
 def load_data(
@@ -62,7 +65,8 @@ def load_data(
     whole = document_tower.encoder.tokenizer
     tokenizer = Tokenizer(truncating_tokenizer(whole, document_tower.max_tokens))
     settings, validation = recipe.passages, recipe.validation
-    check_passages(document_tower.vectors, settings)
+    for check in CHECKS_OF_PASSAGES:
+        check(document_tower.vectors, settings)
     splitter = PassageSplitter(
         tokenizer, settings.tokens, settings.overlap_tokens, settings.truncate
     )
@@ -108,7 +112,7 @@ def notes_of(data: TrainingData, recipe: Recipe) -> tuple[str, ...]:
             "aligned: take one that was distilled from it, or set dual_encoder.projection to "
             "'shared'"
         )
-    return (*notes, *sharing.notes_of(recipe))
+    return (*notes, *(note for notes_of in NOTES for note in notes_of(recipe)))
 
 
 def make_step(
@@ -153,10 +157,7 @@ def make_loss(recipe: Recipe, data: TrainingData, encoder: BatchEncoder) -> Loss
 
     :raises InvalidArgumentError: When a teacher is wanted that there cannot be.
     """
-    settings = recipe.loss
-    loss = LOSSES[settings.kind](settings)
-    if not settings.teacher_weight:
-        return loss
-    size = recipe.optimiser.texts_at_once
-    teacher = LateInteraction(encoder.dual_encoder.document_tower, encoder.accelerator, size)
-    return TaughtLoss(loss, teacher, data.passages, settings, settings.scale)
+    loss: Loss = LOSSES[recipe.loss.kind](recipe.loss)
+    for add in ADDED_TO_LOSS:
+        loss = add(loss, recipe, data.passages, encoder)
+    return loss

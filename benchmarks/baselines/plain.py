@@ -17,8 +17,7 @@ from pydantic import BaseModel, Field
 from sentence_transformers import SentenceTransformer
 
 from benchmarks.peers import int8_peer
-from swiftlet.index.directory import DOCUMENTS_FILE
-from swiftlet.index.documents.store import DocumentStore
+from swiftlet.index.documents.store import DOCUMENTS_FILE, DocumentStore
 from swiftlet.index.vectors.faiss_index import FaissIndex
 
 # As many threads as the process has cores; more threads would slow it down.

@@ -25,8 +25,7 @@ from measuring.processes import Service, call, pinned
 from measuring.results import at_most, growth, milliseconds, none_of, spread
 from measuring.testbed import Testbed, by_outcome, each_second, wait_until
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER
-from swiftlet.index.directory import DOCUMENTS_FILE
-from swiftlet.index.documents.store import DocumentStore
+from swiftlet.index.documents.store import DOCUMENTS_FILE, DocumentStore
 from swiftlet.manifest import read_manifest
 
 SHARE, BATCH, RUSH, NEW_EVERY, ROUNDS, DELETES = 0.5, 100, 1000, 5, 20, 200

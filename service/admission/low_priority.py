@@ -65,7 +65,7 @@ class LowPriorityProcess:
             process.join()
 
     def close(self) -> None:
-        """As `end`, and for good."""
+        """End the process for good."""
         self._closed = True
         self.end()
 

@@ -100,7 +100,7 @@ class WeakLines:
         self._found: dict[str, float] | None = None
 
     async def of(self, loaded: LoadedIndex) -> dict[str, float]:
-        """As `weak_below`, of the index that has these lines."""
+        """The scores below which answers are weak, of the index that has these lines."""
         async with self._measuring:
             if self._found is None:
                 self._found = await run_in_threadpool(_weak_below, loaded)

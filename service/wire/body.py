@@ -159,7 +159,7 @@ def parse(body: bytes) -> Any:
 
 
 def parse_large(body: bytes, most_values: int = _MOST_VALUES, remedy: str = "") -> Any:
-    """As `parse`, but counts the values first, which is much faster than to parse them.
+    """The value of a JSON text; values are counted first, which is much faster than to parse them.
 
     :raises TooLargeError: When it holds more than `most_values` values, objects and lists.
     """

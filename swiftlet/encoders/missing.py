@@ -38,9 +38,9 @@ class MissingEncoder:
         raise InvalidArgumentError(NO_ENCODER)
 
     def embed(self, _: Sequence[int]) -> NoReturn:
-        """As `tokenise`."""
+        """Refuse the tokens of a text."""
         raise InvalidArgumentError(NO_ENCODER)
 
     def encode(self, _: Sequence[str]) -> NoReturn:
-        """As `tokenise`."""
+        """Refuse texts."""
         raise InvalidArgumentError(NO_ENCODER)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from swiftlet.arguments import StrPath, one_of, path_of, whole_number
-from swiftlet.client import Client
 from swiftlet.corpora.rows import QrelsSource, Queries, qrels_of, queries_of
 from swiftlet.corpora.trec import read_run, write_run
 from swiftlet.encoders.encoder import Precision
@@ -23,6 +22,7 @@ from swiftlet.evaluation.retrievers import Retriever, SearcherRetriever
 from swiftlet.evaluation.significance import TESTS, TestName
 from swiftlet.extras import extra
 from swiftlet.progress import Progress, Silence
+from swiftlet.search.client import Client
 from swiftlet.search.opening import open_searcher
 from swiftlet.search.request import SearchRequest, check_rerank
 from swiftlet.search.searcher import Searcher

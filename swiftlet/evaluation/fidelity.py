@@ -21,9 +21,8 @@ from swiftlet.encoders.tokenizer import Tokenizer
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.evaluation.compression import Compression, Model
 from swiftlet.extras import extra
-from swiftlet.index.directory import DOCUMENTS_FILE
 from swiftlet.index.documents.passages import encoder_text
-from swiftlet.index.documents.store import DocumentStore
+from swiftlet.index.documents.store import DOCUMENTS_FILE, DocumentStore
 from swiftlet.index.lexical import DEFAULT_LANGUAGE
 from swiftlet.index.lexical.analysis import analysis_of
 from swiftlet.index.lexical.index import LEXICAL_FOLDER, PIECES_FILE

@@ -10,7 +10,7 @@ from swiftlet.index.documents.passages import encoder_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from swiftlet.client import Client
+    from swiftlet.search.client import Client
     from swiftlet.search.searcher import Searcher
     from swiftlet.types import Embeddings
 

@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 from swiftlet.encoders.encoder import ModelEncoder
 from swiftlet.encoders.function import FunctionEncoder
 from swiftlet.errors import EmbeddingSpaceMismatch
-from swiftlet.index.directory import DOCUMENTS_FILE
 from swiftlet.index.documents.passages import encoder_text
-from swiftlet.index.documents.store import DocumentStore
+from swiftlet.index.documents.store import DOCUMENTS_FILE, DocumentStore
 from swiftlet.index.space_sample import SPACE_FILE, space_sample
 from swiftlet.index.vectors import open_index
 from swiftlet.manifest import Manifest, check_embedding_space

@@ -10,8 +10,8 @@ import numpy as np
 from typing_extensions import override
 
 from swiftlet.index.changes.log import Changes
-from swiftlet.index.directory import DOCUMENTS_FILE
 from swiftlet.index.documents.split import SplitDocument, stored_documents
+from swiftlet.index.documents.store import DOCUMENTS_FILE
 from swiftlet.index.documents.writer import StoredCorpus
 from swiftlet.index.vectors import open_index
 from swiftlet.index.vectors.embeddings_file import EmbeddingsFile

@@ -8,17 +8,16 @@ from hashlib import sha256
 from pathlib import Path
 from time import monotonic
 
-import numpy as np
-
 from swiftlet.encoders.encoder import Encoder
-from swiftlet.errors import ArtefactError, CorruptArtefactError, CorruptIndexError
+from swiftlet.errors import ArtefactError, CorruptArtefactError
 from swiftlet.index.changes.delta import Delta
 from swiftlet.index.changes.log import CHANGES_FILE, Changes
 from swiftlet.index.columns.columns import COLUMN_FILES, COLUMNS_FOLDER, Columns
-from swiftlet.index.documents.passages import DocumentNumbers
-from swiftlet.index.documents.store import DocumentStore
+from swiftlet.index.documents.numbers import read_numbers
+from swiftlet.index.documents.store import DOCUMENTS_FILE, DocumentStore
 from swiftlet.index.lexical.index import LexicalIndex
-from swiftlet.index.parts import BaseParts, SearchParts
+from swiftlet.index.parts.local_parts import BaseParts
+from swiftlet.index.parts.search_parts import SearchParts
 from swiftlet.index.vectors import open_index
 from swiftlet.manifest import (
     FILE_NAME,
@@ -28,9 +27,6 @@ from swiftlet.manifest import (
     verification,
 )
 from swiftlet.types import Document
-
-DOCUMENTS_FILE = "documents.sqlite"
-PASSAGE_TO_DOCUMENT_FILE = "passage_to_document.npy"
 
 _HISTORY_CHARACTERS = 8
 
@@ -79,7 +75,7 @@ class IndexDirectory:
 
     @property
     def keeps_state(self) -> bool:
-        """As `IndexSource.keeps_state`; false when a file of the base was altered since."""
+        """Whether no file of the base was altered since it was opened."""
         return not self._is_rotten
 
     def refresh(self) -> bool:
@@ -195,7 +191,7 @@ class IndexDirectory:
                 index=index,
                 lexical=LexicalIndex.of_index(path, manifest),
                 columns=self._columns(manifest, store.num_documents),
-                passage_to_document=_document_numbers(path / PASSAGE_TO_DOCUMENT_FILE, store),
+                passage_to_document=read_numbers(path, store.num_documents),
                 store=store,
             )
         except BaseException:
@@ -223,17 +219,3 @@ class IndexDirectory:
         with suppress(OSError):
             changes = (self._path / CHANGES_FILE).stat().st_ino
         return (directory.st_dev, directory.st_ino), of_manifest, changes
-
-
-def _document_numbers(path: Path, store: DocumentStore) -> DocumentNumbers:
-    try:
-        # A plain array: its elements are read several times as fast as a memory map.
-        numbers = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-    except (OSError, ValueError) as error:
-        raise CorruptIndexError(f"{path} is damaged: {error}") from error
-    is_list = numbers.ndim == 1 and numbers.dtype.kind == "i"
-    # The passages of a document are next to each other.
-    firsts = numbers[np.flatnonzero(np.diff(numbers, prepend=-1))] if is_list else np.empty(0)
-    if not np.array_equal(np.sort(firsts), np.arange(store.num_documents)):
-        raise CorruptIndexError(f"{path} does not number the {store.num_documents:,} documents")
-    return numbers

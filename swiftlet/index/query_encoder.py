@@ -51,7 +51,7 @@ def query_encoder_of(index: Path | Address) -> Place:
 
 
 def query_encoder_if_any(index: Path | Address) -> Place | None:
-    """As `query_encoder_of`, but None if the index was made of vectors alone."""
+    """The query encoder of an index; None if it was made of vectors alone."""
     try:
         return query_encoder_of(index)
     except MissingEncoderError:

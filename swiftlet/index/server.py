@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from swiftlet.address import Address, plugin_of
 from swiftlet.encoders.encoder import Encoder
-from swiftlet.index.parts import IndexSource
+from swiftlet.index.parts.search_parts import IndexSource
 from swiftlet.manifest import Manifest
 
 if TYPE_CHECKING:

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from swiftlet.index.directory import DOCUMENTS_FILE
 from swiftlet.index.documents.passages import encoder_text
-from swiftlet.index.documents.store import DocumentStore
+from swiftlet.index.documents.store import DOCUMENTS_FILE, DocumentStore
 from swiftlet.index.vectors.saved_array import read_array
 from swiftlet.index.vectors.vector_index import Mask, Rows
 from swiftlet.manifest import load_manifest

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import swiftlet
-from swiftlet.client import Client
+from swiftlet.search.client import Client
 from swiftlet.search.searcher import Searcher
 from swiftlet.types import Hit
 

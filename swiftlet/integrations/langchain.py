@@ -7,8 +7,8 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from pydantic import ConfigDict, PrivateAttr
 
-from swiftlet.client import Client
 from swiftlet.integrations.finding import Place, about, opened
+from swiftlet.search.client import Client
 from swiftlet.search.searcher import Searcher
 
 

@@ -6,7 +6,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from swiftlet.index.documents.passages import DocumentNumbers, NumbersByRow
+from swiftlet.index.documents.numbers import DocumentNumbers, NumbersByRow
 from swiftlet.index.vectors.vector_index import Rows
 from swiftlet.types import Embeddings
 

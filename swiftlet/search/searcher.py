@@ -30,7 +30,7 @@ from swiftlet.index.columns.columns import Value
 from swiftlet.index.columns.filters import Every, Filter, parse_filter
 from swiftlet.index.directory import IndexDirectory
 from swiftlet.index.document_encoder import WEIGHT
-from swiftlet.index.parts import IndexSource, SearchParts
+from swiftlet.index.parts.search_parts import IndexSource, SearchParts
 from swiftlet.index.server import server_at
 from swiftlet.index.vectors.dense_scale import DenseScale, dense_scale_of
 from swiftlet.manifest import Manifest, check_embedding_spaces, read_manifest

@@ -14,7 +14,7 @@ from swiftlet.errors import CorruptIndexError, FilterError, shown
 from swiftlet.index.columns.facets import check_values, values_of
 from swiftlet.index.columns.filters import Filter, first_without_values, unknown_field
 from swiftlet.index.lexical.analysis import analysis_in
-from swiftlet.index.parts import Counts, IndexSource, SearchParts, Selection
+from swiftlet.index.parts.search_parts import Counts, IndexSource, SearchParts, Selection
 from swiftlet.manifest import Manifest
 from swiftlet.servers.passages import ServerPassages
 

@@ -19,7 +19,7 @@ from swiftlet.index.documents.store import Store
 from swiftlet.index.lexical.analysis import Analysis
 from swiftlet.index.lexical.bm25 import SparseVector, query_vector, word_place
 from swiftlet.index.lexical.index import Words, counted_words
-from swiftlet.index.parts import Counts
+from swiftlet.index.parts.search_parts import Counts
 from swiftlet.index.vectors.vector_index import Rows, SearchedRows, SearchedWords, WordQuery
 from swiftlet.types import Document, Embeddings, Span
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from swiftlet.corpora.collections import unread_sentence
 from swiftlet.corpora.files.kinds import can_read
 from swiftlet.errors import InvalidArgumentError, RetrievalError
-from swiftlet.index.directory import DOCUMENTS_FILE
+from swiftlet.index.documents.store import DOCUMENTS_FILE
 from swiftlet.sync.rules import Rule, rules_of, verdict
 
 RULE_FILES = (".gitignore", ".swiftletignore")

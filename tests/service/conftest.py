@@ -26,7 +26,7 @@ from service.sight.metrics import Metrics
 from service.wire.requests import Limits
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.encoders.encoder import Encoder
-from swiftlet.index.parts import FixedIndex
+from swiftlet.index.parts.search_parts import FixedIndex
 from swiftlet.search.searcher import Searcher
 from tests.service.attacker import Attacker
 

@@ -5,8 +5,8 @@ import httpx
 import numpy as np
 import pytest
 
-from swiftlet.client import Client
 from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.search.client import Client
 from tests.service.attacker import Attacker
 from tests.service.conftest import Server
 

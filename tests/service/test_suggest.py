@@ -11,7 +11,7 @@ import pytest
 from service.live import suggestions
 from service.wire.requests import Limits
 from swiftlet.index.documents.store import DocumentStore
-from swiftlet.index.parts import FixedIndex
+from swiftlet.index.parts.search_parts import FixedIndex
 from swiftlet.search.searcher import Searcher
 
 

@@ -39,7 +39,7 @@ ALLOWED = {
     "swiftlet/encoders/hub.py": ({"snapshot_download"}, _BY_ITSELF),
     "swiftlet/evaluation/encoders.py": ({"TemporaryDirectory"}, _SCRATCH),
     "swiftlet/index/changes/log.py": ({"connect"}, _READS),
-    "swiftlet/index/database.py": ({"connect"}, _READS),
+    "swiftlet/database.py": ({"connect"}, _READS),
     "swiftlet/index/lexical/index.py": ({"symlink_to"}, _SCRATCH),
     "swiftlet/index/snapshot.py": ({"open"}, "tarfile writes into a file that is opened by disk"),
     "swiftlet/integrations/mteb.py": ({"TemporaryDirectory"}, _SCRATCH),

@@ -17,7 +17,9 @@ from swiftlet.encoders.encoder import MODEL_FILES, OnnxEncoder
 from swiftlet.errors import CorruptArtefactError, CorruptIndexError
 from swiftlet.index.changes.log import CHANGES_FILE, make_changes
 from swiftlet.index.columns.columns import COLUMN_FILES
-from swiftlet.index.directory import DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE, documents
+from swiftlet.index.directory import documents
+from swiftlet.index.documents.numbers import PASSAGE_TO_DOCUMENT_FILE
+from swiftlet.index.documents.store import DOCUMENTS_FILE
 from swiftlet.index.updates.directory_writer import IndexWriter
 from swiftlet.index.vectors.faiss_index import FaissIndex
 from swiftlet.manifest import describe_files, read_manifest, write_manifest

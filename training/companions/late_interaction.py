@@ -16,6 +16,7 @@ from torch.nn import functional
 from typing_extensions import override
 
 from swiftlet.errors import InvalidArgumentError
+from training.contrastive.batch_encoder import BatchEncoder
 from training.data.passages import PassageTexts
 from training.model.towers import Tower
 from training.objective.contrastive import Loss, ScoredBatch
@@ -67,6 +68,19 @@ class TaughtLoss(Loss):
     @override
     def collapsed(self, batch: ScoredBatch) -> float:
         return self._other.collapsed(batch)
+
+
+def taught(loss: Loss, recipe: Any, passages: PassageTexts, encoder: BatchEncoder) -> Loss:
+    """The loss of a recipe, with the share of the teacher that it asks for.
+
+    :raises InvalidArgumentError: When the document model cannot be a teacher.
+    """
+    settings = recipe.loss
+    if not settings.teacher_weight:
+        return loss
+    size = recipe.optimiser.texts_at_once
+    teacher = LateInteraction(encoder.dual_encoder.document_tower, encoder.accelerator, size)
+    return TaughtLoss(loss, teacher, passages, settings, settings.scale)
 
 
 class LateInteraction:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from swiftlet import disk
 from swiftlet.corpora.lines import read_errors
-from swiftlet.index.database import connect_read_only
+from swiftlet.database import connect_read_only
 from swiftlet.index.documents.passages import PassageSplitter, encoder_text
 from swiftlet.index.documents.writer import write_documents
 from swiftlet.progress import Progress

@@ -18,7 +18,8 @@ from swiftlet.evaluation.experiment import JudgedSet, match_judgements, run_quer
 from swiftlet.evaluation.metrics import evaluate
 from swiftlet.evaluation.retrievers import SearcherRetriever
 from swiftlet.index.directory import IndexDirectory
-from swiftlet.index.parts import FixedIndex
+from swiftlet.index.documents.numbers import first_rows
+from swiftlet.index.parts.search_parts import FixedIndex
 from swiftlet.index.vectors.faiss_index import FaissIndex
 from swiftlet.index.vectors.vector_index import VectorIndex
 from swiftlet.manifest import Manifest
@@ -131,7 +132,7 @@ class IndexComparison:
     @cached_property
     def _first_rows(self) -> NDArray[np.int64]:
         """The first row of each document in the order of the corpus, and the number of rows."""
-        first = np.flatnonzero(np.diff(self._base.passage_to_document, prepend=-1))
+        first = first_rows(self._base.passage_to_document)
         return np.append(first, self.index.size)
 
     def retriever(self, encoder: Encoder, index: VectorIndex | None = None) -> SearcherRetriever:

@@ -6,8 +6,11 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
+from training.companions import sharing
 from training.companions.adore import Adore, DynamicSampler, LambdaLoss
-from training.companions.late_interaction import Teacher
+from training.companions.late_interaction import TaughtLoss, Teacher, taught
+from training.companions.permutation import Permutation, permute
+from training.companions.several_vectors import FirstTokens, check_passages
 from training.contrastive.false_negatives import TeacherShare
 from training.daft import Daft
 from training.methods import Alternating, Contrastive, Method
@@ -42,6 +45,32 @@ SAMPLERS: Mapping[str, type[NamedSampler]] = {
     "dynamic": DynamicSampler,
     "given": GivenSampler,
 }
+
+CHECKS = (sharing.check, TaughtLoss.check)
+"""Of a recipe."""
+
+CHANGES = (permute,)
+"""Of a tower, by its table."""
+
+JOINS = (sharing.share,)
+"""Of the two towers, by the table of the dual encoder."""
+
+CHECKS_OF_PASSAGES = (check_passages,)
+"""Of the number of vectors a passage, and the table of passages."""
+
+NOTES = (sharing.notes_of,)
+"""On a recipe."""
+
+ADDED_TO_LOSS = (taught,)
+"""To the loss of a recipe, while the document model is untrained."""
+
+
+class OfTower(FirstTokens, Permutation):
+    """What companions add to the table of a tower."""
+
+
+class OfPair(sharing.Sharing):
+    """What companions add to the table of the dual encoder."""
 
 
 class Loss(Scale, Teacher):

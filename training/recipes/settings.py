@@ -1,6 +1,7 @@
 """The settings of a recipe, a TOML file, with their bounds and defaults."""
 
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
@@ -12,11 +13,6 @@ from pydantic import (
     model_validator,
 )
 
-from training.companions import sharing
-from training.companions.late_interaction import TaughtLoss
-from training.companions.permutation import Permutation
-from training.companions.several_vectors import FirstTokens
-from training.companions.sharing import Sharing
 from training.contrastive.collapse import Collapse
 from training.daft import DaftSchedule
 from training.data.sources import DataSource
@@ -27,7 +23,16 @@ from training.model.dual_encoder import Projection, Start
 from training.model.poolings import check_pooling
 from training.model.towers import TowerSettings
 from training.recipes.overrides import read_tables
-from training.recipes.registry import LOSSES, METHODS, SAMPLERS, Loss, Negatives
+from training.recipes.registry import (
+    CHECKS,
+    LOSSES,
+    METHODS,
+    SAMPLERS,
+    Loss,
+    Negatives,
+    OfPair,
+    OfTower,
+)
 from training.recipes.validation_errors import describe_errors
 from training.tables import Count, OneOf, Seed, Table
 
@@ -66,7 +71,7 @@ class Validation(Table):
     factory: str | None = None
 
 
-class TowerTable(FirstTokens, Permutation):
+class TowerTable(OfTower):
     """[query_encoder], [document_encoder]: a checkpoint and the changes to it."""
 
     model: str
@@ -80,12 +85,11 @@ class TowerTable(FirstTokens, Permutation):
 
     def settings(self) -> TowerSettings:
         """The settings as `training.model` takes them."""
-        return TowerSettings(
-            **self.model_dump(exclude={"gradient_checkpointing", *Permutation.model_fields})
-        )
+        names = {field.name for field in fields(TowerSettings)}
+        return TowerSettings(**self.model_dump(include=names))
 
 
-class DualEncoderTable(Sharing):
+class DualEncoderTable(OfPair):
     """[dual_encoder]: the projection W, b and the size a of the embeddings (eqs 10, 11).
 
     With `layer_norm`, a layer normalisation follows (DE-BERT-k, 002). With the `start`
@@ -135,11 +139,11 @@ class Recipe(DaftSchedule):
                 "use for them: set fine_tuning.average to 0, dual_encoder.start to 'orthogonal', "
                 "or dual_encoder.projection to 'none'"
             )
-        sharing.check(self)
         for name in self.negatives.samplers:
             SAMPLERS[name].check(self)
         LOSSES[self.loss.kind].check(self)
-        TaughtLoss.check(self)
+        for check in CHECKS:
+            check(self)
         return self
 
 

@@ -50,7 +50,7 @@ def open_lance(place: Place, vector_field: str | None, fields: Fields | None) ->
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """As `read_errors`; on damaged files Lance may also panic, which is no `Exception`."""
+    """Name read errors; on damaged files Lance may also panic, which is no `Exception`."""
     try:
         with read_errors(path, Exception):
             yield

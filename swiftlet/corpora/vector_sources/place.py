@@ -57,7 +57,7 @@ class Place:
 
     @contextmanager
     def reading(self, *kinds: type[Exception]) -> Iterator[None]:
-        """As `read_errors`, for a server, which may say in its errors what it was asked with."""
+        """Name read errors of a server, which may say in its errors what it was asked with."""
         of_reading: tuple[type[Exception], ...] = (OSError, EOFError, *kinds)
         try:
             yield

@@ -56,7 +56,7 @@ class Source:
     faiss_file: Path | None = None
 
     def blocks(self, first: int = 0) -> Iterator[VectorBlock]:
-        """As `VectorSource.blocks`.
+        """The vectors from row `first` on, checked.
 
         :raises CollectionError: When a vector is zero, not finite or of another width; and when the
             source ends before or after the rows that it counted.

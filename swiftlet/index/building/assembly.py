@@ -17,7 +17,8 @@ from swiftlet.index.columns.boosts import BoostObjects, check_boosts, parse_boos
 from swiftlet.index.columns.columns import COLUMN_FILES, COLUMNS_FOLDER, Columns, write_columns
 from swiftlet.index.columns.facets import check_facets, file_facets
 from swiftlet.index.contents import EncodedCorpus
-from swiftlet.index.directory import DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE
+from swiftlet.index.documents.numbers import PASSAGE_TO_DOCUMENT_FILE
+from swiftlet.index.documents.store import DOCUMENTS_FILE
 from swiftlet.index.documents.writer import StoredCorpus, write_documents
 from swiftlet.index.lexical import AUTO
 from swiftlet.index.lexical.analysis import ANALYSIS, VERSION, words_of

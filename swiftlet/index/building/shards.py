@@ -17,6 +17,7 @@ from swiftlet import disk, encoders
 from swiftlet.arguments import StrPath, made, path_of
 from swiftlet.corpora.lines import SkippedLines
 from swiftlet.corpora.rows import Corpus, documents_to_encode
+from swiftlet.database import connect_read_only
 from swiftlet.encoders.function import are_same
 from swiftlet.encoders.opening import EncoderSpec, encoder_place, open_encoder
 from swiftlet.errors import ArtefactError, InvalidArgumentError
@@ -25,10 +26,9 @@ from swiftlet.index.building.embeddings import NewCorpus
 from swiftlet.index.building.settings import OPTIONS, BuildSettings
 from swiftlet.index.building.space import space_of_encoder
 from swiftlet.index.contents import EncodedCorpus
-from swiftlet.index.database import connect_read_only
-from swiftlet.index.directory import DOCUMENTS_FILE
 from swiftlet.index.document_encoder import with_place
 from swiftlet.index.documents.split import SplitDocument, stored_documents
+from swiftlet.index.documents.store import DOCUMENTS_FILE
 from swiftlet.index.documents.writer import write_documents
 from swiftlet.manifest import FILE_NAME as MANIFEST_FILE
 from swiftlet.manifest import Manifest, load_manifest, read_manifest
@@ -121,8 +121,8 @@ class Shards(EncodedCorpus):
         self.identity = " ".join(shard.short_fingerprint for _, shard in ordered)
         self._places = [place for place, _ in ordered]
 
+    @override
     def documents(self) -> Iterator[SplitDocument]:
-        """As `EncodedCorpus.documents`, in the order of the corpus."""
         stores = [stored_documents(place / DOCUMENTS_FILE) for place in self._places]
         for documents in zip_longest(*stores):
             yield from filter(None, documents)

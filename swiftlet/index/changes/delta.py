@@ -18,10 +18,11 @@ from swiftlet.index.changes.joint import (
 )
 from swiftlet.index.changes.log import Change
 from swiftlet.index.columns.columns import Columns
-from swiftlet.index.documents.passages import DocumentNumbers, encoder_text
+from swiftlet.index.documents.numbers import DocumentNumbers, first_rows
+from swiftlet.index.documents.passages import encoder_text
 from swiftlet.index.documents.store import StoredPassage
 from swiftlet.index.lexical.writer import GrowingWords
-from swiftlet.index.parts import BaseParts, LocalParts, Segment
+from swiftlet.index.parts.local_parts import BaseParts, LocalParts, Segment
 from swiftlet.index.vectors.vector_index import Mask, VectorIndex
 from swiftlet.types import Document, Embeddings
 
@@ -77,7 +78,7 @@ class Delta:
     def __init__(self, base: BaseParts) -> None:
         self._base = base
         # The passages of a document are next to each other, in the order of the corpus.
-        firsts = np.flatnonzero(np.diff(self._base.passage_to_document, prepend=-1))
+        firsts = first_rows(self._base.passage_to_document)
         self._number_at = self._base.passage_to_document[firsts]
         self._base_alive = np.ones(len(firsts), dtype=np.bool)
         words = base.lexical

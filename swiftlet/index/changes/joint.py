@@ -14,14 +14,14 @@ from typing_extensions import override
 from swiftlet.errors import UnknownDocumentError
 from swiftlet.index.columns.columns import Columns
 from swiftlet.index.columns.filters import Filter
-from swiftlet.index.documents.passages import DocumentNumbers
+from swiftlet.index.documents.numbers import DocumentNumbers
 from swiftlet.index.documents.store import DocumentStore, StoredPassage
-from swiftlet.index.lexical.index import LexicalIndex, LexicalQuery
+from swiftlet.index.lexical.index import AllWords, LexicalIndex, LexicalQuery
 from swiftlet.index.vectors.vector_index import (
+    AllRows,
     Mask,
     Rows,
     SearchedRows,
-    SearchedWords,
     VectorIndex,
     WordQuery,
 )
@@ -61,7 +61,7 @@ class SurvivingRows(SearchedRows):
         return self._index.scores(embedding, rows)
 
 
-class JointIndex(SearchedRows):
+class JointIndex(AllRows):
     """The rows of a base and the rows of its changes, searched as one index. Thread-safe."""
 
     def __init__(
@@ -82,8 +82,8 @@ class JointIndex(SearchedRows):
         parts = ((self._parts[0], base), (self._parts[1], changed))
         return np.concatenate([part.scores(embedding, each) for part, each in parts if len(each)])
 
+    @override
     def restricted_to(self, allowed: Mask) -> "JointIndex":
-        """The `allowed` rows, (rows of base and changes,), none of them deleted."""
         base, changes = self._whole
         masks = allowed[: base.size], allowed[base.size :]
         return JointIndex(
@@ -91,7 +91,7 @@ class JointIndex(SearchedRows):
         )
 
 
-class JointLexical(SearchedWords):
+class JointLexical(AllWords):
     """The words of a base and the words of its changes, searched as one index. Thread-safe."""
 
     def __init__(self, base: LexicalIndex, changes: LexicalIndex) -> None:
@@ -104,10 +104,10 @@ class JointLexical(SearchedWords):
         parts = self._base.query(words), self._changes.query(words)
         return JointQuery(parts, self._base.num_rows)
 
+    @override
     def restricted_to(
         self, allowed: Mask, tree: Filter | None = None, columns: Columns | None = None
     ) -> "JointLexical":
-        """The `allowed` rows, (rows of base and changes,), none of them deleted."""
         end = self._base.num_rows
         base = self._base.restricted_to(allowed[:end], tree, columns)
         return JointLexical(base, self._changes.restricted_to(allowed[end:]))

@@ -17,6 +17,13 @@ from typing import IO, Any
 import numpy as np
 
 from swiftlet import disk
+from swiftlet.database import (
+    check_schema,
+    checked_texts,
+    damage,
+    parse_metadata,
+    parse_sections,
+)
 from swiftlet.errors import (
     CorruptIndexError,
     ReadOnlyStorageError,
@@ -29,13 +36,6 @@ from swiftlet.index.changes.last import (
     check_is_own_file,
     read_last,
     way_out,
-)
-from swiftlet.index.database import (
-    check_schema,
-    checked_texts,
-    damage,
-    parse_metadata,
-    parse_sections,
 )
 from swiftlet.manifest import Manifest
 from swiftlet.publication import replace_file, storage_errors

@@ -4,7 +4,6 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,21 +12,10 @@ from swiftlet.encoders.tokenizer import Tokenizer
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.types import Document, Passage, Section, Span
 
-DocumentNumbers = NDArray[np.int32] | NDArray[np.float64]
-"""Numbers of documents in the order of their ids, so that the smaller number wins a tie."""
-
 LONGEST_TITLE = 8_192
 """The characters of a title that stand before each passage: 16 for each of 512 tokens."""
 
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)$", re.MULTILINE)
-
-
-class NumbersByRow(Protocol):
-    """The document number of each row."""
-
-    def __getitem__(self, rows: NDArray[np.int64], /) -> DocumentNumbers:
-        """The numbers (k,) of the documents at `rows` (k,)."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 
-from swiftlet.index.database import (
+from swiftlet.database import (
     checked_texts,
     connect_read_only,
     damage,

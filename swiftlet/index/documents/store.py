@@ -10,14 +10,16 @@ from queue import Empty, SimpleQueue
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
-from swiftlet.errors import CorruptIndexError, RetrievalError, UnknownDocumentError
-from swiftlet.index.database import (
+from swiftlet.database import (
     checked_texts,
     connect_read_only,
     parse_metadata,
     parse_sections,
 )
+from swiftlet.errors import CorruptIndexError, RetrievalError, UnknownDocumentError
 from swiftlet.types import Document, Passage
+
+DOCUMENTS_FILE = "documents.sqlite"
 
 SCHEMA = """
 CREATE TABLE documents (
@@ -199,7 +201,7 @@ class DocumentStore:
 
     @property
     def base(self) -> "DocumentStore":
-        """As `Store.base`."""
+        """The store of the base, which is this one."""
         return self
 
     def document_ids(self) -> list[str]:

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from swiftlet import disk
 from swiftlet.errors import CollectionError, StorageError
-from swiftlet.index.documents.passages import DocumentNumbers, encoder_text
+from swiftlet.index.documents.numbers import DocumentNumbers
+from swiftlet.index.documents.passages import encoder_text
 from swiftlet.index.documents.store import SCHEMA
 from swiftlet.progress import Progress
 from swiftlet.publication import storage_errors

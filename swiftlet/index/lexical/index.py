@@ -12,7 +12,7 @@ from functools import cached_property, partial
 from math import log1p
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import tantivy
@@ -58,7 +58,21 @@ _MUST, _SHOULD = tantivy.Occur.Must, tantivy.Occur.Should
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108
 
 
-class LexicalIndex(SearchedWords):
+class AllWords(SearchedWords, Protocol):
+    """All words of an index, of which those of some passages can be searched alone."""
+
+    @abstractmethod
+    def restricted_to(
+        self, allowed: Mask, tree: Filter | None = None, columns: Columns | None = None
+    ) -> SearchedWords:
+        """The words of the `allowed` passages (size,).
+
+        All that are allowed pass the filter `tree` on `columns`, if there is one.
+        """
+        ...
+
+
+class LexicalIndex(AllWords):
     """Finds the passages that share words with a query. Thread-safe.
 
     The score of a passage is its BM25 score (k1 = 1.2, b = 0.75) divided by the sum of the inverse
@@ -129,13 +143,10 @@ class LexicalIndex(SearchedWords):
         names = [each[1] for each in own if len(each) == 2 and each[0] == LEXICAL_FOLDER]
         return cls.open(directory / LEXICAL_FOLDER, language, version_in(details), names)
 
+    @override
     def restricted_to(
         self, allowed: Mask, tree: Filter | None = None, columns: Columns | None = None
     ) -> "LexicalIndex":
-        """This index without the passages that are not `allowed` (size,).
-
-        All that are allowed pass the filter `tree` on `columns`, if there is one.
-        """
         restricted = copy(self)
         restricted.size = int(np.count_nonzero(allowed))
         restricted.allowed = allowed

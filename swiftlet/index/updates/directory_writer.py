@@ -19,9 +19,9 @@ from swiftlet.arguments import StrPath, place_of, whole_number
 from swiftlet.encoders.opening import EncoderSpec, Place, encoder_place
 from swiftlet.errors import ArtefactError, RetrievalError, StorageError, UnfinishedWriteError
 from swiftlet.index.changes.log import CHANGES_FILE, Change, Changes, ChangesWriter
-from swiftlet.index.directory import DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE
+from swiftlet.index.documents.numbers import PASSAGE_TO_DOCUMENT_FILE, first_rows
 from swiftlet.index.documents.passages import encoder_text
-from swiftlet.index.documents.store import DocumentStore
+from swiftlet.index.documents.store import DOCUMENTS_FILE, DocumentStore
 from swiftlet.index.documents.writer import hash_of
 from swiftlet.index.lexical.analysis import check_analysis
 from swiftlet.index.server import server_at
@@ -346,7 +346,7 @@ class _Files:
             self.change = change.number
 
     def values(self, field: str) -> Iterator[tuple[str, Any, str]]:
-        """As `IndexWriter.values`."""
+        """The id of each document, its value of a field, and the name of its file."""
         for document_id, value, file in self.store.values(field):
             if document_id not in self._newest:
                 yield document_id, value, file
@@ -392,7 +392,7 @@ class _Files:
     def _first_rows(self) -> NDArray[np.int64]:
         """The first row of each document of the base in the order of the corpus, and the end."""
         owners = np.load(self._index_path / PASSAGE_TO_DOCUMENT_FILE)
-        return np.append(np.flatnonzero(np.diff(owners, prepend=-1)), len(owners))
+        return np.append(first_rows(owners), len(owners))
 
     def close(self) -> None:
         """Close all files."""

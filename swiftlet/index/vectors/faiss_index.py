@@ -155,8 +155,9 @@ class FaissIndex(Engine):
         """The number of embeddings that an index of `num_passages` passages is trained on."""
         return min(num_passages, max(65_536, int(2 * num_passages**0.5) * 64))
 
+    @override
     def empty_exact(self) -> "FaissIndex":
-        """As `VectorIndex.empty_exact`; in half precision, searches are faster, too."""
+        # In half precision, searches are faster, too.
         quantizer = getattr(self.finest, "sq", None)
         bounds = np.empty(0) if quantizer is None else faiss.vector_to_array(quantizer.trained)
         halved = quantizer is not None and np.abs(bounds).max(initial=0) < _LARGEST_HALF

@@ -175,8 +175,9 @@ class SelectedRows(RestrictedIndex):
                 self._lists.of_rows[allowed], minlength=len(self._lists.centroids)
             )
 
+    @override
     def search(self, embedding: Embeddings, num_candidates: int) -> tuple[Embeddings, Rows]:
-        """As `RestrictedIndex.search`; more lists are visited until there are enough rows."""
+        # More lists are visited until there are enough rows.
         if num_candidates >= self.size:
             return super().search(embedding, num_candidates)
         growth = self._given.growth(num_candidates)

@@ -99,19 +99,28 @@ class SearchedRows(Protocol):
         return asked >= self.size
 
 
+class AllRows(SearchedRows, Protocol):
+    """All rows of an index, some of which can be searched alone."""
+
+    @abstractmethod
+    def restricted_to(self, allowed: Mask) -> SearchedRows:
+        """The `allowed` rows (size,) of this index, prepared for many searches."""
+        ...
+
+
 class WordQuery(Protocol):
     """The words of a query, to be searched."""
 
     def search(self, num_candidates: int) -> tuple[Embeddings, Rows]:
-        """As `LexicalQuery.search`."""
+        """Scores (k,) and rows (k,), best first, of passages with a word of the query."""
         ...
 
     def scores(self, rows: Rows) -> Embeddings:
-        """As `LexicalQuery.scores`."""
+        """The scores (n,) at `rows` (n,), which are ascending."""
         ...
 
     def highlights(self, text: str) -> tuple[Span, ...]:
-        """As `LexicalQuery.highlights`."""
+        """Where a text has words of the query."""
         ...
 
 
@@ -126,11 +135,11 @@ class SearchedWords(Protocol):
         return found < asked or asked >= self.size
 
     def parse(self, text: str) -> WordQuery:
-        """As `LexicalIndex.parse`."""
+        """The words of a query."""
         ...
 
 
-class VectorIndex(SearchedRows, ABC):
+class VectorIndex(AllRows, ABC):
     """Finds the passages that are nearest to a query's embedding by a metric."""
 
     metric: str = METRIC
@@ -194,11 +203,8 @@ class VectorIndex(SearchedRows, ABC):
     def scores(self, embedding: Embeddings, rows: Rows) -> Embeddings:
         return scores_by(self.metric, self.embeddings(rows), embedding)
 
+    @override
     def restricted_to(self, allowed: Mask) -> SearchedRows:
-        """The `allowed` rows (size,) of this index, prepared for many searches.
-
-        :raises InvalidArgumentError: As `embeddings`.
-        """
         return RestrictedIndex(self, allowed)
 
     def tuning_grid(self) -> Mapping[str, Sequence[int]]:
@@ -265,11 +271,9 @@ class RestrictedIndex(SearchedRows):
             self._rows = np.flatnonzero(allowed)
             self._embeddings = index.embeddings(self._rows)
 
+    @override
     def search(self, embedding: Embeddings, num_candidates: int) -> tuple[Embeddings, Rows]:
-        """As `SearchedRows.search`; k is exactly min(num_candidates, size).
-
-        A subclass may be faster, since this compares the query with every row.
-        """
+        # The query is compared with every row. A subclass may be faster.
         if self._rows is not None:
             rows = self._rows
             scores = scores_by(self._whole.metric, self._embeddings, embedding)

@@ -10,7 +10,7 @@ import numpy as np
 
 from swiftlet.encoders.reranker import Reranker
 from swiftlet.index.columns.boosts import Boosts, Gains
-from swiftlet.index.parts import SearchParts, Selection
+from swiftlet.index.parts.search_parts import SearchParts, Selection
 from swiftlet.index.vectors.dense_scale import DenseScale
 from swiftlet.index.vectors.vector_index import (
     FEWEST_HYBRID_CANDIDATES,

@@ -13,7 +13,7 @@ from swiftlet.index.columns.facets import MOST_FACET_VALUES, shown_values, value
 from swiftlet.index.columns.filters import Condition, Filter, fold
 from swiftlet.index.documents.store import StoredPassage
 from swiftlet.index.lexical.bm25 import SparseVector
-from swiftlet.index.parts import MOST_FIELDS, Counts
+from swiftlet.index.parts.search_parts import MOST_FIELDS, Counts
 from swiftlet.index.vectors.vector_index import Rows
 from swiftlet.servers.passages import ServerPassages, gone
 from swiftlet.servers.postgres.table import State, Table, can_keep, numbers_of

@@ -175,7 +175,7 @@ class Table:
         return found
 
     def find(self) -> tuple[int, State] | None:
-        """As `seen`; None if there is no table of the name.
+        """The number and the state of the tables; None if there is no table of the name.
 
         :raises InvalidArgumentError: When it is of another program.
         """

@@ -17,11 +17,11 @@ from service.app import create_app
 from service.live.state import ServiceState
 from service.sight.metrics import Metrics
 from service.wire.requests import Limits
-from swiftlet.client import Client
 from swiftlet.errors import EvaluationError, InvalidArgumentError, ServiceError
 from swiftlet.evaluation.experiment import match_judgements, run_queries
 from swiftlet.evaluation.metrics import evaluate
 from swiftlet.evaluation.retrievers import SearcherRetriever
+from swiftlet.search.client import Client
 from swiftlet.types import Qrels, Query
 
 

@@ -18,7 +18,8 @@ from swiftlet.index.documents.writer import write_documents
 from swiftlet.index.lexical.analysis import LANGUAGES, PIECES
 from swiftlet.index.lexical.index import LexicalIndex
 from swiftlet.index.lexical.writer import write_lexical_index
-from swiftlet.index.parts import BaseParts, FixedIndex
+from swiftlet.index.parts.local_parts import BaseParts
+from swiftlet.index.parts.search_parts import FixedIndex
 from swiftlet.index.vectors.faiss_index import FaissIndex
 from swiftlet.manifest import Manifest
 from swiftlet.progress import Silence

@@ -14,7 +14,7 @@ from swiftlet.errors import CorruptIndexError, InvalidArgumentError, ManifestErr
 from swiftlet.index.building.adopt import adopt
 from swiftlet.index.changes.log import Change
 from swiftlet.index.directory import IndexDirectory
-from swiftlet.index.parts import FixedIndex
+from swiftlet.index.parts.search_parts import FixedIndex
 from swiftlet.manifest import read_manifest, write_manifest
 from swiftlet.search.searcher import Searcher
 from swiftlet.types import Document, Embeddings

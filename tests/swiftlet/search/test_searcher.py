@@ -21,7 +21,8 @@ from swiftlet.errors import (
 from swiftlet.index.documents.passages import PassageSplitter
 from swiftlet.index.documents.store import DocumentStore
 from swiftlet.index.documents.writer import write_documents
-from swiftlet.index.parts import BaseParts, FixedIndex
+from swiftlet.index.parts.local_parts import BaseParts
+from swiftlet.index.parts.search_parts import FixedIndex
 from swiftlet.index.vectors.faiss_index import FaissIndex
 from swiftlet.index.vectors.faiss_search import FaissParameters
 from swiftlet.manifest import Manifest, read_manifest, write_manifest

@@ -27,8 +27,7 @@ from swiftlet.corpora.lines import SkippedLines
 from swiftlet.corpora.rows import documents_of
 from swiftlet.encoders import LOOKUP_QUERY_ENCODER
 from swiftlet.errors import CollectionError, MissingExtraError
-from swiftlet.index.directory import DOCUMENTS_FILE
-from swiftlet.index.documents.store import DocumentStore
+from swiftlet.index.documents.store import DOCUMENTS_FILE, DocumentStore
 from swiftlet.types import Document
 from tests.command_line import refusal, swiftlet
 

@@ -24,7 +24,7 @@ from swiftlet.index.columns.filters import (
     parse_filter,
     passing,
 )
-from swiftlet.index.parts import FixedIndex
+from swiftlet.index.parts.search_parts import FixedIndex
 from swiftlet.search.searcher import Searcher
 from swiftlet.types import Document
 from tests.swiftlet.index.columns.test_facets import columns_of

@@ -1,0 +1,1 @@
+"""The parts of an open index that a search uses."""
