@@ -202,8 +202,8 @@ def made(name: str, place: Path, source: Path | None) -> str:
             write_built(FORMATS[SOURCES[name]["format"]](SOURCES[name]), folder)
         else:
             raise ValueError(
-                f"its files were made by hand from {SOURCES[name]['source']}: name a folder that "
-                "has them by --from"
+                f"make it by hand from {SOURCES[name]['source']}; or name a folder that has it by "
+                "--from"
             )
         folder.rename(place)
     return ("copied" if source else "built") + about(different(name, place))

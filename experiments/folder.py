@@ -9,15 +9,14 @@ two cores.
 
 import os
 import random
+import shlex
 import shutil
-import subprocess
 import sys
-import urllib.request
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean
 from threading import Event, Thread
 from time import monotonic, process_time, sleep
 
@@ -26,7 +25,8 @@ import psutil
 from experiments.indexes import METRIC, collections, values_of
 from export.quality import Collection
 from measuring.experiment import Experiment, Found, settings_beside
-from measuring.results import Figures
+from measuring.processes import Service, running
+from measuring.results import Figures, spread
 from swiftlet.index.building.build import build
 from swiftlet.index.updates.directory_writer import IndexWriter
 from swiftlet.search.opening import open_searcher
@@ -40,6 +40,8 @@ SETTINGS = settings_beside(__file__)
 FIRST, DAY = SETTINGS["first"], SETTINGS["day"]
 NAMES = sorted({*FIRST["collections"], *DAY["collections"]})
 EXPERIMENT = Experiment("folder", __doc__, NAMES, ["onnxruntime", "faiss-cpu", "watchfiles"])
+
+Edit = Callable[[Path], object]
 
 
 def figures_of(options: Namespace, kind: str, name: str) -> Figures:
@@ -67,42 +69,37 @@ def of_first(options: Namespace, name: str, work: Path) -> Figures:
     qrels = {query: {files[each]: grade for each, grade in grades.items() if each in files}
              for query, grades in found.qrels.items()}  # fmt: skip
     found = Collection("", "", found.documents, found.queries, qrels)
-    with up(work) as (index, answered, processor):
+    with up(work) as (index, first):
+        processor = first.cpu_seconds
         shutil.copytree(index, work / "first")
         began = monotonic()
         while is_first(index):
             sleep(0.5)
-        final = answered + monotonic() - began
-    with up(work) as (index, again, _):
+        final = first.seconds_to_ready + monotonic() - began
+    with up(work) as (index, again):
         by_weight = {f"{each}": fmean(values_of(work / "first", None, found, weight=each).values())
                      for each in FIRST["weights"]}  # fmt: skip
         quality = {place.name: fmean(values_of(place, None, found).values())
                    for place in (work / "first", index)}  # fmt: skip
         with open_searcher(index) as searcher:
             sizes = {"documents": searcher.num_documents, "passages": searcher.num_passages}
-    return {**sizes, "answered": answered, "processor": processor, "final": final, "again": again,
-            "quality": quality, "by_weight": by_weight}  # fmt: skip
+    return {
+        **sizes, "answered": first.seconds_to_ready, "processor": processor, "final": final,
+        "again": again.seconds_to_ready, "quality": quality, "by_weight": by_weight,
+    }  # fmt: skip
 
 
 @contextmanager
-def up(work: Path) -> Iterator[tuple[Path, float, float]]:
-    """The index of a folder that is up, and the seconds and the processor time to its answer."""
-    for earlier in work.glob("cache/swiftlet/folders/*/address"):
-        earlier.unlink()
-    command = [sys.executable, "-m", "swiftlet", "up", f"{work / 'folder'}", "--port", "0"]
-    environment, began = {**os.environ, "XDG_CACHE_HOME": f"{work / 'cache'}"}, monotonic()
-    environment.pop("OMP_NUM_THREADS", None)
-    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as process:
-        try:
-            while not (written := [*work.glob("cache/swiftlet/folders/*/address")]):
-                sleep(0.01)
-            with urllib.request.urlopen(f"{written[0].read_text()}/search?q=first") as answer:
-                answer.read()
-            seconds, times = monotonic() - began, psutil.Process(process.pid).cpu_times()
-            # That of processes that have ended is in the third and the fourth.
-            yield written[0].with_name("index"), seconds, sum(times[:4])
-        finally:
-            process.terminate()
+def up(work: Path) -> Iterator[tuple[Path, Service]]:
+    """The index of a folder that is up, and what serves it since its first answer."""
+    command = shlex.join([sys.executable, "-m", "swiftlet", "up", f"{work / 'folder'}"])
+    cores = os.sched_getaffinity(0)
+    settings = {"XDG_CACHE_HOME": f"{work / 'cache'}", "OMP_NUM_THREADS": f"{len(cores)}"}
+    with running(
+        command + " --port {port}", ready_path="/search?q=first", cores=cores, settings=settings
+    ) as service:
+        (index,) = work.glob("cache/swiftlet/folders/*/index")
+        yield index, service
 
 
 def of_day(options: Namespace, _name: str, work: Path) -> Figures:
@@ -138,28 +135,23 @@ def of_day(options: Namespace, _name: str, work: Path) -> Figures:
         thread.join()
         rest = following.round()
     done = [each for _, each in rounds]
-    return {"latency": {kind: {"median": median(each), "most": max(each)}
-                        for kind, each in latencies.items()},
+    return {"latency": {kind: spread(each) for kind, each in latencies.items()},
             "rounds": len(done), "encoded": sum(each.num_encoded for each in done),
             "kept": sum(each.num_reused for each in done), "processor": seconds,
             "memory": [sizes[0], max(sizes), sizes[-1]], "left": rest.num_put + rest.num_deleted,
             "warnings": warnings}  # fmt: skip
 
 
-def edits(folder: Path) -> Iterator[tuple[str, list[tuple[Callable[[Path], object], Path]]]]:
+def edits(folder: Path) -> Iterator[tuple[str, list[tuple[Edit, Path]]]]:
     """Each a kind, and a list of edits with their paths; always in the same random order."""
     drawn, paths = random.Random(0), sorted(folder.iterdir())
     drawn.shuffle(paths)
-    kinds: dict[str, Callable[[Path], object]] = {
-        "changes": change,
-        "renames": rename,
-        "deletions": Path.unlink,
-    }
+    kinds: dict[str, Edit] = {"changes": change, "renames": rename, "deletions": Path.unlink}
     todo = [(edit, paths.pop()) for name, edit in kinds.items() for _ in range(DAY[name])]
     drawn.shuffle(todo)
-    for edit in todo[: DAY["alone"]]:
-        yield "alone", [edit]
-    for at in range(DAY["alone"], len(todo), DAY["burst"]):
+    alone = DAY["alone"]
+    yield from (("alone", [edit]) for edit in todo[:alone])
+    for at in range(alone, len(todo), DAY["burst"]):
         yield "burst", todo[at : at + DAY["burst"]]
 
 

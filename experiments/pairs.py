@@ -11,18 +11,15 @@ import numpy as np
 
 from export.encoder_directory import export_encoder
 from export.latency import measure_latencies, texts_of_length
-from export.quality import Collection
 from measuring.experiment import Stages, kept
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.encoders.encoder import TOKENIZER_FILE, OnnxEncoder, Precision
-from swiftlet.encoders.encoding import encode_texts
-from swiftlet.evaluation.exact import rank
-from swiftlet.index.documents.passages import encoder_text
-from swiftlet.types import Embeddings, Run
+from swiftlet.types import Embeddings
 from training.distillation.distill import distill
 from training.distillation.settings import Distillation
 from training.model.towers import Tower, TowerSettings
-from training.recipes.settings import Recipe, parse_recipe
+from training.model.trained import TOWERS
+from training.recipes.settings import Recipe
 from training.train import train
 
 
@@ -52,33 +49,12 @@ class Pair:
     document_encoder: OnnxEncoder
 
     @classmethod
-    def trained(cls, name: str, recipe: Mapping[str, Any]) -> "Pair":
-        """Train a pair by a recipe, and keep nothing else."""
-        with TemporaryDirectory() as working:
-            return cls.of(run_of(parse_recipe(dict(recipe), name), Path(working, "run")))
-
-    @classmethod
-    def of(cls, run: Path, precision: Precision = "fp32") -> "Pair":
+    def of(cls, run: Path, precision: Precision) -> "Pair":
         """The encoders of a finished run, exported."""
-        towers = ["query_encoder", "document_encoder"]
-        # One tower may be both.
-        found = [each if (run / each).is_dir() else towers[1] for each in towers]
         with TemporaryDirectory() as working:
-            for tower in dict.fromkeys(found):
+            for tower in TOWERS:
                 export_encoder(run / tower, Path(working, tower), precisions=[precision])
-            return cls(*(OnnxEncoder.load(Path(working, tower)) for tower in found))
-
-    def run(self, collection: Collection) -> tuple[Run, Embeddings, Embeddings]:
-        """The 100 best documents of each query, and the embeddings of queries and documents.
-
-        Texts are cut after the most tokens that the encoder reads; the search is exact.
-        """
-        texts = [encoder_text(each.title, each.text) for each in collection.documents]
-        queries = encode_texts(self.query_encoder, [q.text for q in collection.queries], 1)
-        documents = encode_texts(self.document_encoder, texts, 1)
-        ids = [query.query_id for query in collection.queries]
-        found = rank(ids, queries, [d.document_id for d in collection.documents], documents, 100)
-        return found, queries, documents
+            return cls(*(OnnxEncoder.load(Path(working, tower)) for tower in TOWERS))
 
 
 def shortened(encoder: Path, tokens: int, precision: Precision) -> OnnxEncoder:

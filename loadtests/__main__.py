@@ -1,4 +1,7 @@
-"""The load test: `python -m loadtests --index INDEX --queries QUERIES --out REPORT`."""
+"""A load test of services at rates around their saturation, and a report of it.
+
+python -m loadtests --index INDEX --queries QUERIES --out REPORT
+"""
 
 import os
 import shlex
@@ -11,6 +14,7 @@ from loadtests.arguments import parse_arguments
 from loadtests.measure import Measurement, measure
 from loadtests.report import REPORT_FILE, write_report
 from loadtests.systems import systems_under_test
+from measuring.__main__ import show
 from measuring.command_line import LoadTestError, Stopped, held_back, refuse, stop_on_signals
 from measuring.machine import describe_machine
 from swiftlet.errors import RetrievalError
@@ -24,6 +28,9 @@ PACKAGES = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and write the report; 1 with --strict if there are warnings."""
     given = sys.argv[1:] if arguments is None else arguments
+    if not given:
+        show("loadtests")
+        return 0
     measurements: list[Measurement] = []
     stop_on_signals()
     try:

@@ -20,6 +20,7 @@ KEPT = {
     "4e5353c": "Commit 4e5353c keeps the script",
     "404af62": "Commit 404af62 keeps the script",
     "e49126d": "Commit e49126d keeps the script",
+    "20a7eac8": "Commit 20a7eac8 keeps the script",
 }
 """How a page names the revision that has its script, by what its raw figures say."""
 

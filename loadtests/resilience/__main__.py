@@ -1,4 +1,6 @@
-"""Resilience tests: `python -m loadtests.resilience overload|attacks|stops|reloads|churn|…|all`.
+"""Starts, overload, attacks, stops, reloads, memory and changing documents of a service.
+
+    python -m loadtests.resilience overload|attacks|stops|reloads|churn|…|all
 
 Real processes serve the demo's index and get real queries. The service has one core and the
 generator another one, or both share two. Each run writes its section of docs/results/service.md and

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments import companions, folder, hybrid, sharing, ship
+from experiments import companions, folder, hybrid, ship
 from experiments.daft import __main__ as daft
 from experiments.distillation import __main__ as distillation
 from experiments.distillation import texts
@@ -52,7 +52,7 @@ def test_the_card_of_the_document_encoder_is_made_from_its_manifest():
 
 @pytest.mark.parametrize(
     "script",
-    [companions, daft, distillation, folder, hybrid, sharing, ship],
+    [companions, daft, distillation, folder, hybrid, ship],
     ids=lambda script: script.__name__,
 )
 def test_an_experiment_says_in_a_sentence_what_it_measures_and_how_long_it_takes(script) -> None:

@@ -1,15 +1,14 @@
-"""The experiments of 002 and 003: what they measure, and the sentences that follow from figures."""
+"""The experiments of 000 and 002: what they measure, and the sentences that follow from figures."""
 
-import json
 from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from experiments import companions, sharing
+from experiments import companions
 from experiments.pairs import mixed
-from measuring.results import RESULTS, Figures, page_of
+from measuring.results import Figures, page_of
 
 MACHINE = "A machine."
 
@@ -26,31 +25,6 @@ def clouds(distance: float) -> list[np.ndarray]:
 def test_clouds_that_are_drawn_alike_are_mixed_and_clusters_are_not(neighbours: int) -> None:
     assert mixed(*clouds(0), neighbours) == pytest.approx(0.5, abs=0.05)
     assert mixed(*clouds(50), neighbours) < 0.05
-
-
-def spread(mean: float) -> Figures:
-    return {"mean": mean, "half": 0.01, "least": mean - 0.01, "most": mean + 0.01}
-
-
-def test_the_findings_about_sharing_follow_from_the_seeds() -> None:
-    figures = json.loads((RESULTS / "sharing.json").read_text("utf-8"))
-
-    def page(**of_variants: float) -> str:
-        for name, value in of_variants.items():
-            figures["variants"][name]["values"][sharing.SQUAD]["P@1"] = spread(value)
-        return page_of(Path("sharing.json"), figures)
-
-    better = page(SDE=0.7, ADE=0.5, **{"ADE-SPL": 0.65})
-    assert "P@1 in this table, SDE better than ADE: confirmed: every seed of SDE is" in better
-    assert "closes 75% of the gap to SDE; in the paper 92%" in better
-    worse = page(SDE=0.6, ADE=0.7, **{"ADE-SPL": 0.71})
-    assert "P@1 in this table, SDE better than ADE: contradicted: every seed of SDE is" in worse
-    assert "P@1 in this table, ADE-SPL better than ADE: neither: the seeds of both" in worse
-    assert "no evidence" not in better + worse
-    figures["states"]["before training"]["SDE"]["P@1"] = spread(0.5)
-    unchanged = page(SDE=0.5, ADE=0.3)
-    assert "Training hardly changes SDE (50.0 → 50.0)" in unchanged
-    assert "in this table" not in unchanged
 
 
 def test_the_page_of_companions_names_the_best_row_and_the_gains() -> None:

@@ -50,11 +50,22 @@ def test_a_page_is_made_again_from_its_raw_figures_alone(tmp_path: Path) -> None
     )
 
 
-def test_a_module_that_other_scripts_use_says_what_it_is_for() -> None:
-    command = [sys.executable, "-m", "measuring.walks"]
+@pytest.mark.parametrize(
+    ("room", "lines"),
+    [
+        ("measuring.walks", ["python -m measuring.house CHECKOUT"]),
+        ("measuring", ["python -m loadtests.resilience ", "python -m measuring.results "]),
+        ("experiments", ["python -m experiments.hybrid "]),
+        ("benchmarks", ["python -m benchmarks.service "]),
+        ("loadtests", ["python -m loadtests "]),
+    ],
+)
+def test_a_room_without_a_script_lists_its_scripts(room: str, lines: list[str]) -> None:
+    command = [sys.executable, "-m", room]
     said = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    assert said.startswith("Five walks through the code of a checkout")
-    assert "python -m measuring.house CHECKOUT" in said
+    assert all(line in said for line in lines)
+    listed = [line for line in said.splitlines() if line.startswith("python -m")]
+    assert all(line.endswith(".") for line in listed)
 
 
 def test_a_section_takes_the_place_of_an_earlier_one(tmp_path: Path) -> None:
