@@ -4,11 +4,6 @@ import pytest
 
 from benchmarks.service import LOOKUP, SWIFTLET, TWO_CORES, over, stage_microseconds, targets
 from measuring.http_client import Exchange, search
-from measuring.results import alternating
-
-
-def test_sides_alternate_in_order_and_in_reverse() -> None:
-    assert "".join(alternating("ab", 3)) == "abbaab"
 
 
 def test_a_ratio_is_the_median_of_the_rounds_ratios() -> None:

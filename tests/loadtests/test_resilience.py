@@ -8,9 +8,6 @@ from typing import Any
 
 import pytest
 
-from loadtests.resilience.memory import texts_of_lengths
-from tests.conftest import TOPICS
-
 ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.check  # programs under load
@@ -98,10 +95,3 @@ def test_starts_are_timed_and_memory_is_measured(
     figures, bounds = resilience(small_index, queries_file, tmp_path, "starts", "--starts", 1)
     assert figures["seconds"]["median"] > 0
     assert bounds["resident memory beyond the index"][1]
-
-
-def test_texts_have_all_lengths_up_to_the_longest() -> None:
-    lengths = [len(text) for text in texts_of_lengths(list(TOPICS.values()), 1000, 500)]
-    assert min(lengths) <= 3
-    assert 500 < max(lengths) <= 1000
-    assert sum(length < 32 for length in lengths) > 200

@@ -10,7 +10,6 @@ import pytest
 
 from measuring import experiment
 from measuring.experiment import Experiment, kept, laid_over, settings_beside
-from measuring.results import RESULTS
 from swiftlet.errors import CollectionError
 
 COUNTING = Experiment("counting", "Counts.", ["hills"], ["numpy"], seeds=3, jobs=2)
@@ -78,24 +77,6 @@ def test_a_trial_run_has_little_data_and_writes_nowhere_else(given, data, tmp_pa
     assert {len(each["text"]) for each in documents} == {1000}
     assert (small / "queries.jsonl").read_text().count("\n") == 60
     assert (small / "qrels" / "test.tsv").read_text().count("\n") == 61
-
-
-def test_the_help_says_what_each_option_is_for(given, capsys) -> None:
-    given.append("--help")
-    with pytest.raises(SystemExit, match="0"):
-        COUNTING.options()
-    said = " ".join(capsys.readouterr().out.split())
-    assert "Counts." in said
-    for sentence in (
-        "--data DATA folder of the collections; made by python -m experiments.data --out DATA",
-        "--again measure finished runs anew",
-        "--smoke try it in minutes: few documents, short trainings, all of it below runs/smoke",
-    ):
-        assert sentence in said
-
-
-def test_the_page_of_a_whole_run_is_that_of_the_results(given) -> None:
-    assert COUNTING.options().raw == RESULTS / "counting.json"
 
 
 @pytest.mark.parametrize(

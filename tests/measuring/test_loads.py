@@ -13,7 +13,7 @@ import pytest
 
 from measuring.command_line import LoadTestError, Stopped
 from measuring.http_client import NO_ANSWER, Request
-from measuring.load_figures import Figures, find_saturation, unsteadiness
+from measuring.load_figures import Figures, find_saturation
 from measuring.loads import (
     ANSWER_TIMEOUT_SECONDS,
     Load,
@@ -191,37 +191,6 @@ def test_a_signal_during_a_callback_of_the_http_parser_ends_the_load(
         closed_loop(address_of(paced_server()), then_a_signal(), clients=4, seconds=5)
 
 
-def test_a_signal_during_garbage_collection_ends_the_load(
-    paced_server: PacedServer, searches: Iterator[Request]
-) -> None:
-    class Garbage:
-        def __init__(self) -> None:
-            self.cycle = self
-
-        def __del__(self) -> None:
-            signal.raise_signal(signal.SIGINT)
-
-    address = address_of(paced_server())
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        Garbage()
-        with pytest.raises(KeyboardInterrupt):
-            closed_loop(address, searches, clients=1, seconds=5)
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def test_requests_that_wait_for_more_connections_than_there_can_be_all_end(
-    paced_server: PacedServer, searches: Iterator[Request]
-) -> None:
-    server = paced_server(work_ms=100, end_after=2)
-    moments = poisson_arrivals(200.0, 0.15, seed=1)
-    began = time.monotonic()
-    load = open_loop(address_of(server), [next(searches)], moments, seconds=0.15, connections=2)
-    assert time.monotonic() - began < ANSWER_TIMEOUT_SECONDS
-    assert sum(each.status == NO_ANSWER for each in load.exchanges) > 4
-
-
 def test_requests_without_an_answer_count_with_the_time_that_was_waited(
     paced_server: PacedServer, searches: Iterator[Request]
 ) -> None:
@@ -249,17 +218,6 @@ def test_the_saturation_rate_is_what_a_server_can_do(
     assert saturation == max(figures.answered_rate for figures in steps.values())
 
 
-@pytest.mark.parametrize(
-    ("after", "steady"), [(181, True), (219, True), (160, False), (250, False)]
-)
-def test_a_machine_whose_speed_changes_is_found_out(after: float, steady: bool) -> None:
-    reason = (
-        f"the saturation rate was 200 a second right before and {after} right after: "
-        "the speed of the machine or of the service changed"
-    )
-    assert unsteadiness(200.0, after) == ([] if steady else [reason])
-
-
 def test_an_address_where_nobody_listens_is_refused(searches: Iterator[Request]) -> None:
     with pytest.raises(LoadTestError, match=r"^no service answers at http://127\.0\.0\.1:1: "):
         load_openly("http://127.0.0.1:1", searches, 100.0, 0.5)
@@ -276,8 +234,3 @@ def test_the_gaps_are_exponential_and_independent() -> None:
     assert np.std(gaps) == pytest.approx(1 / 500, rel=0.02)
     assert np.median(gaps) == pytest.approx(np.log(2) / 500, rel=0.02)
     assert abs(np.corrcoef(gaps[:-1], gaps[1:])[0, 1]) < 0.02
-
-
-def test_the_same_seed_gives_the_same_moments_and_another_one_others() -> None:
-    assert (poisson_arrivals(50.0, 4.0, seed=7) == poisson_arrivals(50.0, 4.0, seed=7)).all()
-    assert poisson_arrivals(50.0, 4.0, seed=7)[0] != poisson_arrivals(50.0, 4.0, seed=8)[0]

@@ -1,6 +1,5 @@
 """Pages that are made of raw figures."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -9,15 +8,12 @@ import pytest
 from jinja2 import UndefinedError
 
 from measuring.results import (
-    RESULTS,
     ROOT,
     bound,
     lettered,
     megabytes,
     milliseconds,
-    page_of,
     spread,
-    table,
     write,
     write_section,
 )
@@ -78,24 +74,9 @@ def test_a_section_takes_the_place_of_an_earlier_one(tmp_path: Path) -> None:
     assert page.count("## ") == 2
 
 
-def test_a_verdict_follows_from_the_bound(tmp_path: Path) -> None:
-    kept = STARTS | {"bounds": [bound("start to ready", "1.00 s", "2 s", kept=True)]}
-    assert "**missed**" in page_of(tmp_path / "x.json", STARTS)
-    assert "**missed**" not in page_of(tmp_path / "x.json", kept)
-
-
 def test_a_figure_that_is_missing_is_an_error_and_no_gap(tmp_path: Path) -> None:
     with pytest.raises(UndefinedError, match="resident_bytes"):
         write(tmp_path / "x.json", {k: v for k, v in STARTS.items() if k != "resident_bytes"})
-
-
-def test_verdicts_of_pages_follow_from_their_figures(tmp_path: Path) -> None:
-    figures = json.loads((RESULTS / "query-encoding.json").read_text())
-    paper = figures["kinds"]["AVX-512 VNNI"]["paper_ms"]
-    paper["torch"]["12"]["10"] = 41 * paper["int8"]["2"]["10"]
-    assert "41.0 times as long as 2 layers in int8. The\ntarget of 40 times is kept." in page_of(
-        tmp_path / "x.json", figures
-    )
 
 
 def test_figures_are_shown_with_enough_digits() -> None:
@@ -103,11 +84,6 @@ def test_figures_are_shown_with_enough_digits() -> None:
         "1.2 ms", "99.9 ms", "770 ms", "1,281 ms", "never",
     ]  # fmt: skip
     assert megabytes(191_400_000) == "191.4 MB"
-
-
-def test_a_table_has_a_dash_where_a_row_has_no_cell() -> None:
-    lines = table([{"a": "x", "b": 1234}, {"a": "y"}]).splitlines()
-    assert [line.replace(" ", "") for line in lines[2:]] == ["|x|1,234|", "|y|-|"]
 
 
 # Against 0.4, the differences are 0.1 ± 0.01 and 0.05 ± 0.1: the t statistics are 33.2 and 1.66.
