@@ -21,7 +21,7 @@ import swiftlet
 from measuring.command_line import folder_with, script_options
 from measuring.machine import describe_machine
 from measuring.results import RESULTS, Figures, alternating, at_most, write
-from swiftlet.corpora.collections import read_documents, read_queries
+from swiftlet.corpora.collections import read_queries
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.index.lexical.index import TantivyQuery
 from swiftlet.index.lexical.postings import FILES
@@ -69,25 +69,19 @@ def main() -> None:
         ]
     first = next(iter(found.values()))["times"]["look-up"]["arrays"]["hybrid"]["ms"]
     bounds.append(at_most("hybrid with look-up, whole, ms", first, 0.6, "{:.2f}".format))
-    figures = {
-        "template": "benchmarks/search_time.md.j2",
-        "machine": describe_machine(["faiss-cpu", "tantivy", "numpy"], threads="1"),
-        "rounds": options.rounds,
-        "load": os.getloadavg()[2],
-        "bounds": bounds,
-        "collections": found,
-    }
-    print(write(options.raw, figures))
+    machine = describe_machine(["faiss-cpu", "tantivy", "numpy"], threads="1")
+    figures = {"template": "benchmarks/search_time.md.j2", "machine": machine}
+    figures |= {"rounds": options.rounds, "load": os.getloadavg()[2]}
+    print(write(options.raw, {**figures, "bounds": bounds, "collections": found}))
 
 
 def measured(name: str, options: Any) -> Figures:
     """The figures of a collection, by encoder, side and mode."""
-    queries = [each.text for each in read_queries(options.data / COLLECTIONS[name])]
-    queries = queries[: options.queries]
+    asked = read_queries(options.data / COLLECTIONS[name])[: options.queries]
+    queries = [each.text for each in asked]
     with tempfile.TemporaryDirectory() as folder:
         index = Path(folder, "index")
-        documents = read_documents(options.data / name)
-        swiftlet.build(documents, index, encoder=LOOKUP_QUERY_ENCODER)
+        swiftlet.build(options.data / name, index, encoder=LOOKUP_QUERY_ENCODER)
         size = sum((index / "lexical" / name).stat().st_size for name in FILES)
         times = {}
         for called, encoder in ENCODERS.items():

@@ -68,6 +68,11 @@ class EmbeddedDocument(Document):
 
     embedding: Sequence[float] = ()
 
+    @property
+    def plain(self) -> Document:
+        """The document without its embedding."""
+        return Document(self.document_id, self.text, self.title, self.metadata, self.sections)
+
 
 FRONT_MATTER_LINES = "front_matter_lines"
 """The field of the metadata with how many lines of the file stand before the text."""

@@ -223,8 +223,10 @@ def _matching(path: Path | Sequence[Path]) -> list[Path]:
     """The paths, where one may be a pattern of files, which are in the order of their names."""
     if not isinstance(path, Path):
         return [found for each in path for found in _matching(each)]
+    if not _WILD.search(f"{path}"):
+        return [path]
     with read_errors(path):
-        if is_dataset(path) or path.exists() or not _WILD.search(f"{path}"):
+        if is_dataset(path) or path.exists():
             return [path]
         found = sorted(Path(path.anchor).glob(f"{path.relative_to(path.anchor)}"))
     if not found:

@@ -145,10 +145,9 @@ def to_encode(documents: Iterable[Document], note: Callable[[str], None]) -> Ite
             if not noted:
                 note(left_out_vector(EMBEDDING))
                 noted = True
-            document_id, text, title = document.document_id, document.text, document.title
-            if not title and not text.strip():
-                raise CollectionError("the corpus", _nothing_to_read(document_id))
-            yield Document(document_id, text, title, document.metadata, document.sections)
+            if not document.title and not document.text.strip():
+                raise CollectionError("the corpus", _nothing_to_read(document.document_id))
+            yield document.plain
         else:
             yield document
 

@@ -284,14 +284,19 @@ class Program:
 def _application_folder() -> Path:
     """Where programs with windows keep what belongs to a user."""
     if sys.platform == "win32":
-        return Path(os.environ.get("APPDATA") or Path.home() / "AppData/Roaming")
+        return _home("APPDATA", "AppData/Roaming")
     if sys.platform == "darwin":
         return Path.home() / "Library/Application Support"
     return _config_folder()
 
 
 def _config_folder() -> Path:
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    return _home("XDG_CONFIG_HOME", ".config")
+
+
+def _home(variable: str, *below: str) -> Path:
+    """The folder that a variable names; without it, one of the user's."""
+    return Path(os.environ.get(variable) or Path.home().joinpath(*below))
 
 
 def _zed() -> Path:
@@ -300,35 +305,24 @@ def _zed() -> Path:
     return _config_folder() / "zed/settings.json"
 
 
-def _claude_code() -> Path:
-    return Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home()) / ".claude.json"
-
-
-def _claude_desktop() -> Path:
-    return _application_folder() / "Claude/claude_desktop_config.json"
-
-
-def _vs_code() -> Path:
-    return _application_folder() / "Code/User/mcp.json"
-
-
-def _cursor() -> Path:
-    return Path.home() / ".cursor/mcp.json"
-
-
-def _codex() -> Path:
-    return Path(os.environ.get("CODEX_HOME") or Path.home() / ".codex") / "config.toml"
-
-
 _STDIO = {"type": "stdio"}
 PROGRAMS = (
-    Program("Claude Code", _claude_code, extra=_STDIO, mark=".claude"),
-    Program("Claude Desktop", _claude_desktop),
-    Program("Codex", _codex, "mcp_servers", TomlFormat),
-    Program("Cursor", _cursor),
-    Program("VS Code", _vs_code, "servers", extra=_STDIO),
+    Program(
+        "Claude Code",
+        lambda: _home("CLAUDE_CONFIG_DIR") / ".claude.json",
+        extra=_STDIO,
+        mark=".claude",
+    ),
+    Program("Claude Desktop", lambda: _application_folder() / "Claude/claude_desktop_config.json"),
+    Program(
+        "Codex", lambda: _home("CODEX_HOME", ".codex") / "config.toml", "mcp_servers", TomlFormat
+    ),
+    Program("Cursor", lambda: Path.home() / ".cursor/mcp.json"),
+    Program(
+        "VS Code", lambda: _application_folder() / "Code/User/mcp.json", "servers", extra=_STDIO
+    ),
     Program("Zed", _zed, "context_servers"),
-)  # fmt: skip
+)
 """The programs whose configurations are known, for Linux, macOS and Windows."""
 
 

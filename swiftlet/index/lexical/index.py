@@ -266,19 +266,8 @@ class LexicalQuery(WordQuery):
     def __init__(self, index: LexicalIndex, words: Words) -> None:
         self._index, self._searched = index, words.searched
 
-    @abstractmethod
-    def search(self, num_candidates: int) -> tuple[Embeddings, Rows]:
-        """Scores (k,) and rows (k,), best first; k is at most `num_candidates`.
-
-        Rows that share no searched word with the query are left out.
-        """
-
-    @abstractmethod
-    def scores(self, rows: Rows) -> Embeddings:
-        """The scores (n,) of the passages at `rows` (n,), which are ascending, at least one."""
-
+    @override
     def highlights(self, text: str) -> tuple[Span, ...]:
-        """The spans of the searched words in a text, in order; of word pieces, none."""
         return self._highlighter(text)
 
     @cached_property

@@ -235,7 +235,7 @@ def changes_of(
     for row, (document, places) in numbered:
         if isinstance(document, EmbeddedDocument):
             rows = _own_embedding(document, row, manifest)
-            document = _without_embedding(document)  # noqa: PLW2901
+            document = document.plain  # noqa: PLW2901
         else:
             rows = embeddings[first : first + len(places)]
             first += len(places)
@@ -257,12 +257,6 @@ def _own_embedding(document: EmbeddedDocument, row: int, manifest: Manifest) -> 
         name = shown(document.document_id)
         raise CollectionError("the documents", f"the embedding of {name} {problem}", row)
     return comparable(found[np.newaxis], normalised=manifest.normalised)
-
-
-def _without_embedding(document: EmbeddedDocument) -> Document:
-    return Document(
-        document.document_id, document.text, document.title, document.metadata, document.sections
-    )
 
 
 def encoder_details(manifest: Manifest) -> tuple[object, ...]:

@@ -111,16 +111,22 @@ class AllRows(SearchedRows, Protocol):
 class WordQuery(Protocol):
     """The words of a query, to be searched."""
 
+    @abstractmethod
     def search(self, num_candidates: int) -> tuple[Embeddings, Rows]:
-        """Scores (k,) and rows (k,), best first, of passages with a word of the query."""
+        """Scores (k,) and rows (k,), best first; k is at most `num_candidates`.
+
+        Rows that share no searched word with the query are left out.
+        """
         ...
 
+    @abstractmethod
     def scores(self, rows: Rows) -> Embeddings:
-        """The scores (n,) at `rows` (n,), which are ascending."""
+        """The scores (n,) of the passages at `rows` (n,), which are ascending, at least one."""
         ...
 
+    @abstractmethod
     def highlights(self, text: str) -> tuple[Span, ...]:
-        """Where a text has words of the query."""
+        """The spans of the searched words in a text, in order; of word pieces, none."""
         ...
 
 
