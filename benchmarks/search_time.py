@@ -70,7 +70,7 @@ def main() -> None:
     first = next(iter(found.values()))["times"]["look-up"]["arrays"]["hybrid"]["ms"]
     bounds.append(at_most("hybrid with look-up, whole, ms", first, 0.6, "{:.2f}".format))
     machine = describe_machine(["faiss-cpu", "tantivy", "numpy"], threads="1")
-    figures = {"template": "benchmarks/search_time.md.j2", "machine": machine}
+    figures: Figures = {"template": "benchmarks/search_time.md.j2", "machine": machine}
     figures |= {"rounds": options.rounds, "load": os.getloadavg()[2]}
     print(write(options.raw, {**figures, "bounds": bounds, "collections": found}))
 
