@@ -7,16 +7,37 @@ their connections are opened here, and their finished files are synced here.
 
 import ctypes
 import errno
+import io
 import os
 import shutil
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+from numpy.typing import NDArray
+
+from swiftlet.errors import ReadOnlyStorageError, StorageError
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
+_NOT_PERMITTED = (errno.EROFS, errno.EACCES, errno.EPERM)
+
+
+@contextmanager
+def storage_errors(place: Path) -> Iterator[None]:
+    """Turn an `OSError`, or an error of SQLite, into a `StorageError` that names the place."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None:
+            raise
+        kind = ReadOnlyStorageError if error.errno in _NOT_PERMITTED else StorageError
+        raise kind(f"cannot write {place}: {os.strerror(error.errno)}") from error
+    except sqlite3.DatabaseError as error:
+        raise StorageError(f"cannot write {place}: {error}") from error
 
 
 def opened(path: Path, mode: str = "wb", **options: Any) -> IO[Any]:
@@ -126,3 +147,15 @@ def database(path: Path, **options: Any) -> sqlite3.Connection:
 def array(path: Path, dtype: type[np.generic], shape: tuple[int, ...]) -> np.memmap[Any, Any]:
     """A new .npy file of zeros, mapped into memory for writing."""
     return np.lib.format.open_memmap(path, "w+", dtype, shape)
+
+
+def save_array(path: Path, array: NDArray[np.generic]) -> None:
+    """Write an array as a .npy file.
+
+    :raises StorageError: When the file system refuses.
+    """
+    # Given a path, NumPy would not notice when the last block cannot be written.
+    content = io.BytesIO()
+    np.save(content, array, allow_pickle=False)
+    with storage_errors(path):
+        write(path, content.getbuffer())

@@ -24,7 +24,7 @@ from swiftlet.errors import (
     ManifestError,
     shown,
 )
-from swiftlet.publication import storage_errors, sync_name
+from swiftlet.publication import sync_name
 
 FORMAT_VERSION = 3
 """The format that this Swiftlet writes, and the newest that it reads."""
@@ -191,7 +191,7 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
     :raises UnfinishedWriteError: When it refuses only to sync the new name.
     """
     written = directory / f".{FILE_NAME}.partial"
-    with storage_errors(directory):
+    with disk.storage_errors(directory):
         try:
             with disk.opened(written) as file:
                 file.write(_serialise(manifest.fields()))

@@ -4,12 +4,9 @@ An artefact is written into a working directory beside its target, which is then
 process is killed first, the earlier artefact stays as it was.
 """
 
-import errno
 import fcntl
-import io
 import json
 import os
-import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -23,13 +20,10 @@ from swiftlet.errors import (
     ArtefactError,
     CorruptIndexError,
     InvalidArgumentError,
-    ReadOnlyStorageError,
-    StorageError,
     UnfinishedWriteError,
 )
 
 _LOCK_FILE = "lock"
-_NOT_PERMITTED = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 def working_directory(target: Path) -> Path:
@@ -49,7 +43,7 @@ def check_target(target: Path, *, overwrite: bool, kind: str | None = None) -> N
         return
     if not target.is_dir():
         raise InvalidArgumentError(f"{target} exists and is not a directory")
-    with storage_errors(target):
+    with disk.storage_errors(target):
         if not any(target.iterdir()):
             return
     if not overwrite:
@@ -60,7 +54,7 @@ def check_target(target: Path, *, overwrite: bool, kind: str | None = None) -> N
         raise InvalidArgumentError(
             f"{target} is not overwritten: it has no manifest.json, so it is no artefact"
         )
-    with storage_errors(target):
+    with disk.storage_errors(target):
         earlier = _kind(target)
     if kind is not None and earlier not in {None, kind}:
         raise InvalidArgumentError(
@@ -88,7 +82,7 @@ def locked_working_directory(target: Path) -> Iterator[Path]:
     """
     directory = working_directory(target)
     occupied = ArtefactError(f"another process is writing {target}: wait until it ends, or stop it")
-    with storage_errors(directory):
+    with disk.storage_errors(directory):
         disk.make_directory(directory.parent, parents=True, exist_ok=True)
         with suppress(FileExistsError):
             disk.make_directory(directory)
@@ -130,7 +124,7 @@ def publish(artefact: Path, target: Path) -> None:
     :raises StorageError: When the file system refuses.
     :raises UnfinishedWriteError: As `sync_name`.
     """
-    with storage_errors(target):
+    with disk.storage_errors(target):
         flush(artefact)
         if target.exists():
             disk.exchange(artefact, target)
@@ -175,7 +169,7 @@ def published(target: Path, *, overwrite: bool, kind: str | None = None) -> Iter
     with locked_working_directory(target) as directory:
         artefact = directory / "artefact"
         try:
-            with storage_errors(target):
+            with disk.storage_errors(target):
                 # Another process may have published since.
                 check_target(target, overwrite=overwrite, kind=kind)
                 clear(directory)
@@ -206,20 +200,6 @@ def discard(directory: Path) -> None:
         disk.remove_directory(directory)
 
 
-@contextmanager
-def storage_errors(place: Path) -> Iterator[None]:
-    """Turn an `OSError`, or an error of SQLite, into a `StorageError` that names the place."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno is None:
-            raise
-        kind = ReadOnlyStorageError if error.errno in _NOT_PERMITTED else StorageError
-        raise kind(f"cannot write {place}: {os.strerror(error.errno)}") from error
-    except sqlite3.DatabaseError as error:
-        raise StorageError(f"cannot write {place}: {error}") from error
-
-
 def replace_file(path: Path, content: bytes | bytearray, mode: int | None = None) -> None:
     """Write a file in the place of an earlier one; an error leaves that as it was.
 
@@ -230,7 +210,7 @@ def replace_file(path: Path, content: bytes | bytearray, mode: int | None = None
     :raises UnfinishedWriteError: As `sync_name`.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    with storage_errors(path):
+    with disk.storage_errors(path):
         try:
             with disk.opened(partial) as file:
                 if mode is not None:
@@ -243,20 +223,8 @@ def replace_file(path: Path, content: bytes | bytearray, mode: int | None = None
             disk.remove(partial, missing_ok=True)
 
 
-def save_array(path: Path, array: NDArray[np.generic]) -> None:
-    """Write an array as a .npy file.
-
-    :raises StorageError: When the file system refuses.
-    """
-    # Given a path, NumPy would not notice when the last block cannot be written.
-    content = io.BytesIO()
-    np.save(content, array, allow_pickle=False)
-    with storage_errors(path):
-        disk.write(path, content.getbuffer())
-
-
 def map_arrays(folder: Path, names: Sequence[str]) -> list[NDArray[Any]]:
-    """Map arrays that `save_array` wrote into memory.
+    """Map arrays that `disk.save_array` wrote into memory.
 
     :raises CorruptIndexError: When one cannot be read.
     """

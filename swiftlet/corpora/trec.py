@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 from swiftlet.corpora.identifiers import check_id, check_trec_id
 from swiftlet.corpora.irds import is_dataset, parse_dataset
 from swiftlet.corpora.lines import LineError, parse_lines, read_errors, wrong_columns
+from swiftlet.disk import storage_errors
 from swiftlet.errors import CollectionError, InvalidArgumentError, shown
-from swiftlet.publication import replace_file, storage_errors
+from swiftlet.publication import replace_file
 from swiftlet.types import Qrels, Run
 
 _BEIR_HEADER = ["query-id", "corpus-id", "score"]

@@ -11,7 +11,7 @@ from swiftlet.errors import CorruptIndexError, InvalidArgumentError
 from swiftlet.index.changes.log import Changes, ChangesWriter
 from swiftlet.index.changes.salvage import salvaged
 from swiftlet.manifest import file_of, load_manifest, write_manifest
-from swiftlet.publication import flush, storage_errors, sync_name, writer_lock
+from swiftlet.publication import flush, sync_name, writer_lock
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def repair(index: StrPath) -> Repaired:
     place = path_of("index", index).resolve()
     manifest = load_manifest(place, "index")
     kept = place.with_name(f"{place.name}.damaged")
-    with writer_lock(place) as working, storage_errors(place):
+    with writer_lock(place) as working, disk.storage_errors(place):
         artefact, scratch = working / "artefact", working / "salvage"
         for made in (artefact, scratch):  # by a repair that was killed
             disk.remove_tree(made, ignore_errors=True)

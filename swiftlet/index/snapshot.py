@@ -21,13 +21,7 @@ from swiftlet.index.changes.log import (
     note_last,
 )
 from swiftlet.manifest import FILE_NAME, Manifest, file_of, load_manifest, read_manifest
-from swiftlet.publication import (
-    discard,
-    locked_working_directory,
-    replace_file,
-    storage_errors,
-    sync_name,
-)
+from swiftlet.publication import discard, locked_working_directory, replace_file, sync_name
 
 
 def snapshot(index: StrPath, out: StrPath, *, overwrite: bool = False) -> Manifest:
@@ -52,12 +46,12 @@ def snapshot(index: StrPath, out: StrPath, *, overwrite: bool = False) -> Manife
         raise InvalidArgumentError(
             f"{out} exists; choose another place or pass --overwrite (in Python overwrite=True)"
         )
-    with storage_errors(out):
+    with disk.storage_errors(out):
         if out.exists() and not tarfile.is_tarfile(out):
             raise InvalidArgumentError(f"{out} is not overwritten: it is no tar archive")
     if out.resolve().is_relative_to(index.resolve()):
         raise InvalidArgumentError(f"{out} is inside the index {index}; choose another place")
-    with locked_working_directory(out) as working, storage_errors(out):
+    with locked_working_directory(out) as working, disk.storage_errors(out):
         try:
             archive = working / "snapshot.tar"
             while True:

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
+from swiftlet.disk import save_array
 from swiftlet.index.documents.passages import encoder_text
 from swiftlet.index.documents.store import DOCUMENTS_FILE, DocumentStore
 from swiftlet.index.vectors.saved_array import read_array
 from swiftlet.index.vectors.vector_index import Mask, Rows
 from swiftlet.manifest import load_manifest
-from swiftlet.publication import save_array
 from swiftlet.types import Embeddings
 
 SPACE_FILE = "space.npy"

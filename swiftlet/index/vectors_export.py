@@ -14,7 +14,7 @@ from swiftlet.extras import extra
 from swiftlet.index.contents import Contents
 from swiftlet.manifest import load_manifest
 from swiftlet.progress import Progress, Silence
-from swiftlet.publication import discard, locked_working_directory, storage_errors, sync_name
+from swiftlet.publication import discard, locked_working_directory, sync_name
 from swiftlet.types import Passage
 
 SUFFIX = ".parquet"
@@ -78,7 +78,7 @@ def export_vectors(
     contents = Contents(index, manifest)
     total = sum(len(document.passages) for document in contents.documents())
     rows = _rows(Contents(index, manifest, contents.last))
-    with locked_working_directory(out) as working, storage_errors(out):
+    with locked_working_directory(out) as working, disk.storage_errors(out):
         try:
             progress.begin("Writing passages", total)
             with (

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from swiftlet import disk
 from swiftlet.errors import InvalidArgumentError, RetrievalError
-from swiftlet.publication import replace_file, storage_errors
+from swiftlet.publication import replace_file
 
 Servers = dict[str, Any]
 _ATTEMPTS, _MARK = 3, "\ufeff"
@@ -383,7 +383,7 @@ def _write(
 ) -> str:
     # A link, as people have who keep all their settings in one folder, stays a link.
     place = Path(os.path.realpath(program.place()))
-    with storage_errors(place):
+    with disk.storage_errors(place):
         for _ in range(_ATTEMPTS):
             before = place.read_bytes() if place.exists() else None
             text = _decoded(program, before or b"")

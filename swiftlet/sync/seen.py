@@ -7,7 +7,6 @@ from pathlib import Path
 
 from swiftlet import disk
 from swiftlet.errors import InvalidArgumentError, StorageError
-from swiftlet.publication import storage_errors
 from swiftlet.sync.folder import Stamp
 
 _SCHEMA = """
@@ -34,7 +33,7 @@ class SeenFiles:
         :raises StorageError: When the file system refuses.
         """
         self.path = index.parent / f".{index.name}.files"
-        with storage_errors(self.path):
+        with disk.storage_errors(self.path):
             disk.make_directory(self.path.parent, parents=True, exist_ok=True)
             if not index.exists():  # a file that is left from an earlier index
                 self._remove()

@@ -197,10 +197,6 @@ def test_a_port_in_use_is_refused(index: Path) -> None:
         assert f"{port}" in refusal(run("mcp", index, "--http", "--port", port))
 
 
-def test_an_index_that_is_not_there_is_named(tmp_path: Path) -> None:
-    assert "is not a directory" in refusal(run("mcp", tmp_path / "nowhere"))
-
-
 def test_answers_are_as_long_as_was_asked_whatever_a_document_holds(tmp_path: Path) -> None:
     documents = [
         {"_id": "long", "title": "Rain " * 2_000, "text": "Rain falls.", "notes": "x " * 9_000},

@@ -17,7 +17,7 @@ from swiftlet.database import connect_read_only
 from swiftlet.index.documents.passages import PassageSplitter, encoder_text
 from swiftlet.index.documents.writer import write_documents
 from swiftlet.progress import Progress
-from swiftlet.publication import published, storage_errors
+from swiftlet.publication import published
 from swiftlet.types import Document
 from training.data.identifiers import Identifiers
 from training.errors import TrainingDataError
@@ -158,7 +158,7 @@ def store_passages(
     )
     target = directory / f"passages-{hashlib.sha256(source.encode()).hexdigest()[:16]}"
     if not target.is_dir():
-        with published(target, overwrite=False) as artefact, storage_errors(target):
+        with published(target, overwrite=False) as artefact, disk.storage_errors(target):
             stored = write_documents(artefact / _STORE_FILE, _prefixed(corpora), splitter, progress)
             stored.close()
             disk.write(artefact / _SOURCE_FILE, source)

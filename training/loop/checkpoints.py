@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from swiftlet import disk
 from swiftlet.errors import StorageError
 from swiftlet.manifest import Manifest, describe_files, load_manifest, write_manifest
-from swiftlet.publication import published, storage_errors
+from swiftlet.publication import published
 
 KIND = "checkpoint"
 CHECKPOINT, BEST, STAGES = "checkpoint", "best", "stages"
@@ -71,7 +71,7 @@ def last_checkpoint(directory: Path) -> str:
 @contextmanager
 def weight_errors(place: Path) -> Iterator[None]:
     """Like `storage_errors`, but also for the errors of the libraries that write weights."""
-    with storage_errors(place):
+    with disk.storage_errors(place):
         try:
             yield
         except Exception as error:

@@ -14,7 +14,6 @@ import torch
 from numpy.typing import NDArray
 
 from swiftlet import disk
-from swiftlet.publication import storage_errors
 from training.data.passages import PassageTexts
 from training.objective.negatives.sampler import Rows
 
@@ -50,7 +49,7 @@ class EmbeddingCache:
     def _open(self, passages: PassageTexts) -> "_Table":
         named = f"{self._key} {passages.key} {passages.num_passages} {self._width}"
         name = hashlib.sha256(named.encode()).hexdigest()[:16]
-        with storage_errors(self._directory):
+        with disk.storage_errors(self._directory):
             disk.make_directory(self._directory, parents=True, exist_ok=True)
             return _Table(self._directory / name, passages.num_passages, self._width)
 
@@ -81,7 +80,7 @@ def _write(path: Path, rows: Rows, values: NDArray[np.generic]) -> None:
 
     Memory-mapped writing is avoided: on a full disk it would kill the process.
     """
-    with storage_errors(path), disk.opened(path, "r+b") as file:
+    with disk.storage_errors(path), disk.opened(path, "r+b") as file:
         for row, value in zip(rows.tolist(), values, strict=True):
             content = value.tobytes()
             file.seek(row * len(content))

@@ -9,7 +9,6 @@ from typing import Any, Protocol
 from swiftlet import disk
 from swiftlet.extras import extra
 from swiftlet.progress import Progress
-from swiftlet.publication import storage_errors
 
 FILE_NAME = "metrics.jsonl"
 
@@ -46,7 +45,7 @@ class TrainingLog:
         :raises StorageError: When the file system refuses.
         """
         record = {"kind": kind} | {name: _finite(value) for name, value in values.items()}
-        with storage_errors(self.path), disk.opened(self.path, "a", encoding="utf-8") as file:
+        with disk.storage_errors(self.path), disk.opened(self.path, "a", encoding="utf-8") as file:
             file.write(json.dumps(record, ensure_ascii=False) + "\n")
         if self._board is not None:
             self._draw(values)
@@ -58,7 +57,7 @@ class TrainingLog:
         """
         if not self.path.exists():
             return 0
-        with storage_errors(self.path):
+        with disk.storage_errors(self.path):
             disk.sync(self.path)
             disk.sync(self.path.parent)
         return self.path.stat().st_size
@@ -66,7 +65,7 @@ class TrainingLog:
     def truncate(self, size_bytes: int) -> None:
         """Remove records after `size_bytes`, which were written after the last checkpoint."""
         if self.path.exists():
-            with storage_errors(self.path), disk.opened(self.path, "r+b") as file:
+            with disk.storage_errors(self.path), disk.opened(self.path, "r+b") as file:
                 file.truncate(size_bytes)
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from swiftlet import disk
 from swiftlet.errors import CollectionError, InvalidArgumentError
 from swiftlet.manifest import FILE_NAME, Manifest, describe_files, write_manifest
-from swiftlet.publication import discard, flush, locked_working_directory, storage_errors
+from swiftlet.publication import discard, flush, locked_working_directory
 from training.errors import RecipeError, TrainingDataError
 from training.loop.checkpoints import BEST, CHECKPOINT
 from training.loop.devices import make_accelerator, memory_errors
@@ -102,12 +102,12 @@ def publish_run(
     :param temporary: Other directories in `out` to remove.
     """
     files = [LOG_FILE, RECIPE_FILE]
-    with storage_errors(out):
+    with disk.storage_errors(out):
         flush(out)  # the checkpoints are removed below
     for encoder in (*TOWERS, MODEL):
         paths = (path for path in (out / encoder).rglob("*") if path.is_file())
         files += [path.relative_to(out).as_posix() for path in paths]
-    with storage_errors(out):
+    with disk.storage_errors(out):
         described = describe_files(out, files)
     packages = ("torch", "transformers", "sentence-transformers", "accelerate")
     manifest = Manifest(
@@ -150,7 +150,7 @@ def _locked(
         _restore_or_remove(earlier, out)  # left by a killed process
         try:
             _check(out, resume=resume, overwrite=overwrite)
-            with storage_errors(out):
+            with disk.storage_errors(out):
                 _prepare(out, recipe, may_change, lock, overwrite=overwrite)
             try:
                 yield
@@ -197,7 +197,7 @@ def _restore_or_remove(earlier: Path, out: Path) -> None:
     if not earlier.is_dir():
         return
     has_begun = (out / CHECKPOINT).is_dir() or (out / FILE_NAME).is_file()
-    with storage_errors(out):
+    with disk.storage_errors(out):
         if has_begun:
             disk.remove_tree(earlier)
         else:
@@ -215,7 +215,7 @@ def _remove(path: Path) -> None:
 
 def _remove_if_unused(out: Path) -> None:
     """Remove the directory of a run that ended before its first step: it has only the recipe."""
-    with storage_errors(out):
+    with disk.storage_errors(out):
         if out.is_dir() and [entry.name for entry in out.iterdir()] == [RECIPE_FILE]:
             disk.remove_tree(out)
 

@@ -29,7 +29,6 @@ from swiftlet.index.vectors.embeddings_file import EmbeddingsFile
 from swiftlet.index.vectors.lengths import comparable, stretched
 from swiftlet.index.vectors.vector_index import Mask, Rows
 from swiftlet.progress import Progress
-from swiftlet.publication import storage_errors
 from swiftlet.types import Document, Embeddings, Span
 
 _ROWS_FILE, _STATE_FILE = "rows.sqlite", "adopt.json"
@@ -110,12 +109,12 @@ class Adopted(EncodedCorpus):
                 self._passage_field, self._must_be_unit,
             ]
         )  # fmt: skip
-        with storage_errors(working):
+        with disk.storage_errors(working):
             if not self._resumes or not self._is_same(working / _STATE_FILE, state):
                 for path in (self._rows, file.path):
                     disk.remove(path, missing_ok=True)
             disk.write(working / _STATE_FILE, state)
-        with storage_errors(self._rows), closing(disk.database(self._rows)) as database:
+        with disk.storage_errors(self._rows), closing(disk.database(self._rows)) as database:
             database.execute("PRAGMA synchronous = OFF")
             first = self._resume(database)
             blocks = self._blocks(database, first)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from swiftlet.corpora.languages import Languages
+from swiftlet.disk import save_array
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.index.building.draft import describe
 from swiftlet.index.building.embeddings import NewCorpus
@@ -37,7 +38,6 @@ from swiftlet.index.vectors.tuning import (
 from swiftlet.index.vectors.vector_index import Engine, VectorIndex, num_candidates_for
 from swiftlet.manifest import Manifest
 from swiftlet.progress import Progress
-from swiftlet.publication import save_array
 from swiftlet.types import Embeddings
 
 _ADDED_ROWS = 65_536

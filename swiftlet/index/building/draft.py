@@ -12,13 +12,7 @@ from swiftlet.index.documents.writer import StoredCorpus
 from swiftlet.index.vectors.embeddings_file import EmbeddingsFile
 from swiftlet.manifest import Manifest, describe_files, write_manifest
 from swiftlet.progress import Progress
-from swiftlet.publication import (
-    check_target,
-    discard,
-    locked_working_directory,
-    publish,
-    storage_errors,
-)
+from swiftlet.publication import check_target, discard, locked_working_directory, publish
 
 
 @contextmanager
@@ -34,7 +28,7 @@ def draft(
     :raises ArtefactError: When another process is writing the same artefact.
     :raises StorageError: When the file system refuses.
     """
-    with locked_working_directory(out) as working, storage_errors(out):
+    with locked_working_directory(out) as working, disk.storage_errors(out):
         artefact = working / "artefact"
         file = EmbeddingsFile(working / ("embeddings.f32" if encodes else "copied.f32"), width)
         try:

@@ -38,7 +38,7 @@ from swiftlet.index.changes.last import (
     way_out,
 )
 from swiftlet.manifest import Manifest
-from swiftlet.publication import replace_file, storage_errors
+from swiftlet.publication import replace_file
 from swiftlet.types import Document, Embeddings, Span
 
 CHANGES_FILE = "changes.sqlite"
@@ -271,7 +271,7 @@ class ChangesWriter:
         rows = [_row(change, self._content) for change in changes]
         number, _, found, *_ = rows[-1]
         try:
-            with storage_errors(self._path), write_errors(self._path):
+            with disk.storage_errors(self._path), write_errors(self._path):
                 connection = self._connection or self._open()
                 connection.execute("BEGIN IMMEDIATE")
                 connection.executemany(
@@ -346,7 +346,7 @@ def make_changes(directory: Path, content: str) -> None:
         # SQLite would fill an empty file by way of its log, and keep to itself that it failed.
         made = bytearray(connection.serialize())
     made[_WAL_VERSIONS] = b"\2\2"
-    with storage_errors(path):
+    with disk.storage_errors(path):
         for left in directory.glob(".changes.*partial"):  # by a writer that was killed
             disk.remove(left)
         # SQLite would take a removed file's log for the log of this file.

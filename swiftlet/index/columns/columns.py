@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from swiftlet import disk
 from swiftlet.errors import CorruptIndexError, StorageError
-from swiftlet.publication import map_arrays, save_array, storage_errors
+from swiftlet.publication import map_arrays
 from swiftlet.text import in_form
 
 COLUMNS_FOLDER = "columns"
@@ -268,7 +268,7 @@ def write_columns(folder: Path, metadata: Iterable[Mapping[str, Any]]) -> None:
 
     :raises StorageError: When the file system refuses.
     """
-    with storage_errors(folder):
+    with disk.storage_errors(folder):
         disk.make_directory(folder)
     sorting = folder / "sorting.sqlite"
     documents, keys, counts, lengths = [np.empty(0, np.int32)], bytearray(), [0], [0]
@@ -303,10 +303,10 @@ def write_columns(folder: Path, metadata: Iterable[Mapping[str, Any]]) -> None:
         np.frombuffer(keys, np.uint8),
         np.cumsum(lengths, dtype=np.int64),
     )
-    with storage_errors(folder):
+    with disk.storage_errors(folder):
         disk.remove(sorting)
         for name, array in zip(COLUMN_FILES, arrays, strict=True):
-            save_array(folder / name, array)
+            disk.save_array(folder / name, array)
 
 
 def field_of(key: bytes) -> str:

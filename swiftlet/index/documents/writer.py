@@ -22,7 +22,6 @@ from swiftlet.index.documents.numbers import DocumentNumbers
 from swiftlet.index.documents.passages import encoder_text
 from swiftlet.index.documents.store import SCHEMA
 from swiftlet.progress import Progress
-from swiftlet.publication import storage_errors
 from swiftlet.types import Document, Passage
 
 Hashes = NDArray[np.uint64]
@@ -109,7 +108,7 @@ def write_documents(
     :raises CollectionError: When there is no document, or two have the same id.
     :raises StorageError: When the file system refuses.
     """
-    with storage_errors(path):
+    with disk.storage_errors(path):
         disk.remove(path, missing_ok=True)
     with ExitStack() as opened:
         try:

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from swiftlet.disk import save_array
 from swiftlet.errors import CorruptIndexError
 from swiftlet.index.vectors.vector_index import Rows
-from swiftlet.publication import map_arrays, save_array
+from swiftlet.publication import map_arrays
 from swiftlet.types import Embeddings
 
 K1 = 1.2

@@ -45,7 +45,7 @@ from swiftlet.manifest import (
     write_manifest,
 )
 from swiftlet.progress import Progress
-from swiftlet.publication import flush, publish, storage_errors, writer_lock
+from swiftlet.publication import flush, publish, writer_lock
 from swiftlet.types import Embeddings
 
 _FEWEST_PASSAGES = 1_000
@@ -183,7 +183,7 @@ class IndexWriter(Writer):
         :raises ArtefactError: When the index or the encoder is damaged.
         :raises StorageError: When the file system refuses.
         """
-        with self._merging, storage_errors(self._working):
+        with self._merging, disk.storage_errors(self._working):
             with self._writing:
                 files = self._current()
                 last, manifest = files.change, files.manifest

@@ -7,7 +7,6 @@ import numpy as np
 
 from swiftlet import disk
 from swiftlet.progress import Progress
-from swiftlet.publication import storage_errors
 from swiftlet.types import Embeddings
 
 _BATCHES_PER_FLUSH = 16
@@ -36,7 +35,7 @@ class EmbeddingsFile:
         :raises StorageError: When the file system refuses.
         """
         progress.begin(name, total, done=len(self))
-        with storage_errors(self.path), disk.opened(self.path, "ab") as file:
+        with disk.storage_errors(self.path), disk.opened(self.path, "ab") as file:
             file.truncate(len(self) * 4 * self.width)
             for number, batch in enumerate(batches, start=1):
                 file.write(batch.astype("<f4", copy=False).tobytes())

@@ -14,7 +14,6 @@ from swiftlet.index.vectors.faiss_library import faiss
 from swiftlet.index.vectors.faiss_search import Lists
 from swiftlet.index.vectors.saved_array import read_array
 from swiftlet.index.vectors.vector_index import Mask, RestrictedIndex, Rows
-from swiftlet.publication import save_array, storage_errors
 from swiftlet.types import Embeddings
 
 ROWS_FILE = "rows.npy"
@@ -120,10 +119,10 @@ class FaissFile(FaissIndex):
         if self._file is None:
             super().save(path)
         else:
-            with storage_errors(path):
+            with disk.storage_errors(path):
                 disk.copy(self._file, path)
         places = np.arange(self.size) if self._places is None else self._places
-        save_array(path.with_name(ROWS_FILE), places.astype(np.int64))
+        disk.save_array(path.with_name(ROWS_FILE), places.astype(np.int64))
 
     @override
     def search(self, embedding: Embeddings, num_candidates: int) -> tuple[Embeddings, Rows]:

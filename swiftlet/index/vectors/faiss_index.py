@@ -34,7 +34,6 @@ from swiftlet.index.vectors.vector_index import (
     Rows,
 )
 from swiftlet.manifest import L2, METRIC
-from swiftlet.publication import storage_errors
 from swiftlet.types import Embeddings
 
 EXACT_UP_TO = 2_000
@@ -210,7 +209,7 @@ class FaissIndex(Engine):
     @override
     def save(self, path: Path) -> None:
         # Given a path, FAISS would only print a message when the last block cannot be written.
-        with storage_errors(path), disk.opened(path) as file:
+        with disk.storage_errors(path), disk.opened(path) as file:
             faiss.write_index(self._index, faiss.PyCallbackIOWriter(file.write))
 
     @override

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from swiftlet.disk import save_array
 from swiftlet.errors import CorruptIndexError
 from swiftlet.index.lexical.index import LexicalIndex, PostingsQuery, TantivyQuery
 from swiftlet.index.lexical.postings import FILES, MOST_ROWS, PostingsWriter, best_rows
 from swiftlet.index.lexical.writer import write_lexical_index
-from swiftlet.publication import save_array
 
 QUERIES = ["w3 w5.a0 w3", "w1 w2 w777", "w10.a3 w12 über", "unknown w9", "unknown", ""]
 TEXTS = ["tea and snow", "tea tea", "", "snow"]

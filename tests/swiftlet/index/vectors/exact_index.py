@@ -5,9 +5,9 @@ from typing import Self
 
 import numpy as np
 
+from swiftlet.disk import storage_errors
 from swiftlet.errors import CorruptIndexError, InvalidArgumentError
 from swiftlet.index.vectors.vector_index import Engine, Rows, SearchParameters
-from swiftlet.publication import storage_errors
 from swiftlet.types import Embeddings
 
 
