@@ -115,7 +115,9 @@ def test_a_training_ends_at_the_first_step_after_its_minutes_with_a_note_unless_
     progress = Listener()
     outcome = distill(settings, tmp_path / "run", compare=False, progress=progress)
     assert [each["step"] for each in records(tmp_path / "run", "stop")] == stops
-    assert len(progress.notes) == len(stops)
+    expected, *ends = progress.notes
+    assert f"passages, then {24 if stops else 1} steps of" in expected
+    assert len(ends) == len(stops)
     assert outcome.best_step == (stops or [1])[0]
 
 
