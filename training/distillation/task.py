@@ -1,7 +1,7 @@
 """Distillation as a task of the training loop: the student imitates the teacher's outputs."""
 
 from collections.abc import Mapping
-from time import monotonic
+from time import monotonic, perf_counter
 from typing import Any, TypedDict, Unpack
 
 import numpy as np
@@ -26,6 +26,7 @@ _LOG_EVERY, _FEWEST_SAVED = 50, 10
 _FITTED_ON, _PAIRS_FITTED_ON = 8192, 20_000
 # Queries of other subjects than the passages would take a linear map away from the passages.
 _WEIGHT_OF_QUERY = 0.2
+_TIMED_TEXTS, _TIMED_STEPS = 64, 4
 _PASSAGES_AT_ONCE, _SPREADS, _LEAST_SPREAD = 4096, 2.0, 1e-3
 
 
@@ -94,6 +95,32 @@ class DistillationTask(Task):
             log_every=_LOG_EVERY,
             seed=(self._settings.seed,),
         )
+
+    def expected(self) -> str:
+        """How long the closed form and the training of pairs take, by some texts and steps."""
+        seconds, told = 0.0, list[str]()
+        if self._student.projection is not None:
+            passages = np.arange(self._mixture.sources[0].num_passages)[:_PAIRS_FITTED_ON]
+            some = passages[:: -(-len(passages) // _TIMED_TEXTS)]
+            began = perf_counter()
+            self._encode(self._student.tower, some)
+            seconds += (perf_counter() - began) * len(passages) / len(some)
+            told.append(f"the closed form of {len(passages):,} passages")
+        if steps := self._length.num_steps:
+            batches = self.batches(0)
+            order = np.argsort(self._token_counts[batches].sum(axis=1))
+            places = (2 * np.arange(_TIMED_STEPS) + 1) * len(order) // (2 * _TIMED_STEPS)
+            self.backward(0, batches[0])  # the first one takes longer
+            began = perf_counter()
+            for batch in batches[order[places]]:
+                self.backward(0, batch)
+            training = (perf_counter() - began) * steps / _TIMED_STEPS
+            seconds += min(training, 60 * (self._settings.minutes or np.inf))
+            self._student.zero_grad()
+            told.append(f"{steps:,} steps of {self._length.batch_size} texts")
+        minutes = round(seconds / 60)
+        length = f"about {minutes} min" if minutes else "less than a minute"
+        return f"{length}: {', then '.join(told)}"
 
     @override
     def prepare(self) -> None:
