@@ -46,7 +46,10 @@ def make_dual_encoder(recipe: Recipe) -> DualEncoder:
     of_documents = of_queries if table.is_one else load(recipe.document_encoder, "passage")
     share(table, of_queries, of_documents)
     return DualEncoder(
-        of_queries, of_documents, **table.model_dump(exclude={*Sharing.model_fields})
+        of_queries,
+        of_documents,
+        maps_queries=recipe.method.maps_queries(recipe),
+        **table.model_dump(exclude={*Sharing.model_fields}),
     )
 
 

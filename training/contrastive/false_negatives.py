@@ -52,10 +52,8 @@ class FalseNegatives:
         """
         self._share, self._passages, self._encoder, self._cache = share, passages, encoder, cache
         progress.begin("Teacher", len(queries) + passages.num_passages)
-        # Of several vectors, a query has the first one, from the first token.
         self._width = encoder.dual_encoder.document_tower.width
-        outputs = encoder.document_outputs(queries)[:, : self._width]
-        self._queries = normalize(outputs, dim=-1)
+        self._queries = normalize(encoder.as_queries(queries), dim=-1)
         progress.advance(len(queries))
         for start in range(0, passages.num_passages, _BLOCK):
             rows = np.arange(start, min(start + _BLOCK, passages.num_passages))

@@ -174,7 +174,7 @@ def test_a_passage_that_the_untrained_document_model_finds_relevant_is_no_negati
 ) -> None:
     outputs = EmbeddingCache(tmp_path, "untrained", encoder.dual_encoder.document_tower.width)
     false_negatives = FalseNegatives(0.9, QUERIES, TEXTS.passages, encoder, outputs, Silence())
-    before = [encoder.document_outputs(each) for each in (QUERIES, PASSAGES)]
+    before = [encoder.as_queries(each) for each in (QUERIES, PASSAGES)]
     scores = functional.cosine_similarity(before[0][:, None], before[1], dim=-1)
     with torch.no_grad():
         for parameter in encoder.dual_encoder.parameters():
@@ -238,6 +238,8 @@ def test_one_re_encoded_negative_a_query_has_the_gradient_of_all_on_average(
     loss, expected = reference(encoder, negatives)
     assert result.loss == pytest.approx(loss.item(), rel=1e-4)
     assert gradient.keys() == expected.keys()
+    of_queries = {name: each for name, each in gradient.items() if name.startswith("query_tower")}
+    assert_same(of_queries, {name: expected[name] for name in of_queries})  # in each step
     wanted = torch.cat([each.flatten() for each in expected.values()])
     deviation, mean = torch.std_mean(torch.stack(found), dim=0)
     assert deviation.norm() > 0.1 * wanted.norm()
