@@ -1,5 +1,6 @@
 """The raw figures of docs/results/daft.md, from the records of finished runs."""
 
+import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
@@ -10,6 +11,13 @@ from experiments.daft.runs import EXPERIMENTS
 from experiments.daft.tests import TITLES
 from measuring.experiment import settings_beside
 from measuring.results import Figures, over_seeds
+from training.contrastive.collapse import (
+    TOWERS,
+    Collapse,
+    CollapseMetrics,
+    CollapseMonitor,
+    EmbeddingStatistics,
+)
 from training.objective.divergence import Alignment, AlignmentStopping, PlateauFigure
 
 DELTA_PER_DIMENSION = 250 / 512
@@ -34,7 +42,7 @@ def collect(runs: Records, baselines: Figures, latencies: Figures) -> Figures:
         "experiments": done,
         "collections": TITLES,
         "courses": {name: across([*map(_course, each)]) for name, each in each_run.items()},
-        "collapses": {name: [r["collapse"] for r in each] for name, each in each_run.items()},
+        "collapses": {name: [*map(judged, each)] for name, each in each_run.items()},
         "tested": _baselines(baselines) | _tested(runs),
         "latencies": latencies,
         "baselines": baselines,
@@ -45,6 +53,25 @@ def collect(runs: Records, baselines: Figures, latencies: Figures) -> Figures:
     if "map" in done:
         figures["correlations"] = _correlations([each_run[name] for name in done["map"]])
     return figures
+
+
+def judged(record: Figures) -> str | None:
+    """The collapse at the end of a run, by the rule of now, from its evaluations; None if none."""
+    verdict = "none"
+    for stage in record["stages"].values():
+        monitor = CollapseMonitor(Collapse())
+        for number, each in enumerate(stage["evaluations"]):
+            of_towers = (
+                EmbeddingStatistics(each[f"{t}_cosine"], math.nan, each[f"{t}_effective_rank"])
+                for t in TOWERS
+            )
+            losses = (each[name] or math.nan for name in ("loss", "collapsed_loss"))
+            figures = CollapseMetrics(*of_towers, *losses, each["ndcg@10"])
+            if number == 0:
+                monitor.begin(figures)
+            verdict = monitor.verdict(figures)
+            monitor.has_collapsed(figures)
+    return None if verdict == "none" else verdict
 
 
 def across(rows: Sequence[Any]) -> Any:

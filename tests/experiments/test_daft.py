@@ -118,11 +118,12 @@ def test_runs_of_the_page_with_the_settings_of_now_are_not_repeated(tmp_path: Pa
     figures["runs"]["cache"]["1"]["settings"] = "other settings"
     raw = tmp_path / "daft.json"
     raw.write_text(json.dumps(figures))
-    options = Namespace(**vars(OPTIONS) | {"work": tmp_path, "raw": raw})
+    options = Namespace(**vars(OPTIONS) | {"work": tmp_path, "raw": raw, "only": "collapse"})
     (first,), rest = daft.runs(options)
     missing = [run for run in (first, *rest) if not file_of(tmp_path, run).is_file()]
     assert first == (daft.BASELINES, 0)
     assert missing == [("cache", 1)]
+    assert ("default", 2) in rest  # what other experiments have measured stays on the page
     kept = json.loads(file_of(tmp_path, (daft.BASELINES, 2)).read_text())
     assert kept["BM25"]["validation"] == {"nDCG@10": figures["baselines"]["BM25"]["validation"][2]}
 

@@ -16,7 +16,7 @@ from tests.checkpoints import WORDS
 from tests.runs import ListedPassages, gradients, plain_accelerator, tower
 from tests.samplers import made, sampler_inputs
 from training.contrastive.batch_encoder import BatchEncoder
-from training.contrastive.false_negatives import FalseNegatives
+from training.contrastive.false_negatives import FalseNegatives, may_be_relevant
 from training.contrastive.step import CandidateSource, ContrastiveStep, StepResult
 from training.data.positives import KnownPositives
 from training.loop.embedding_cache import EmbeddingCache
@@ -180,6 +180,7 @@ def test_a_passage_that_the_untrained_document_model_finds_relevant_is_no_negati
         for parameter in encoder.dual_encoder.parameters():
             parameter.add_(0.05 * torch.randn_like(parameter))
     drawn = lines(drawn_by(encoder, mixed()))
+    scores -= scores.mean(1, keepdim=True)  # a share of the way from the mean
     left = [
         [row for row in line if scores[number, row] <= 0.9 * scores[number, positive]]
         for (number, positive), line in zip(PAIRS.tolist(), drawn, strict=True)
@@ -189,6 +190,14 @@ def test_a_passage_that_the_untrained_document_model_finds_relevant_is_no_negati
     loss, expected = reference(encoder, left)
     assert result.loss == pytest.approx(loss.item(), rel=1e-5)
     assert_same(found, expected)
+
+
+def test_what_may_be_relevant_does_not_depend_on_the_range_of_a_model_s_cosines() -> None:
+    scores, positive = 2 * torch.rand(9, 50) - 1, torch.rand(9, 1)
+    found = may_be_relevant(scores, positive, scores.mean(1, keepdim=True), 0.95)
+    narrow, high = 0.8 + 0.1 * scores, 0.8 + 0.1 * positive
+    assert torch.equal(found, may_be_relevant(narrow, high, narrow.mean(1, keepdim=True), 0.95))
+    assert 0 < found.sum() < found.numel()
 
 
 def test_shared_negatives_count_for_every_query_that_they_are_not_relevant_to(
