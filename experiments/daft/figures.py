@@ -21,6 +21,11 @@ from training.contrastive.collapse import (
 from training.objective.divergence import Alignment, AlignmentStopping, PlateauFigure
 
 DELTA_PER_DIMENSION = 250 / 512
+GROWING = ("ridge", "one-rate")
+"""Experiments whose rows come to the page one by one, each with as many seeds as it has."""
+
+SEEDS = 3
+
 LONGEST_ALIGNMENT = "document-frozen"
 SETTINGS = settings_beside(__file__)
 BEFORE = ["kl_per_dimension", "query_cosine", "document_cosine", "ndcg@10"]
@@ -36,13 +41,20 @@ Records = Mapping[str, Mapping[str, Figures]]
 def collect(runs: Records, baselines: Figures, latencies: Figures) -> Figures:
     """The figures of all experiments that have all their runs, with one seed or more."""
     done = {n: each for n, each in EXPERIMENTS.items() if each and all(run in runs for run in each)}
+    owed = {}
+    for name in GROWING:
+        owed[name] = sum(SEEDS - len(runs.get(run, ())) for run in EXPERIMENTS[name])
+        if found := [run for run in EXPERIMENTS[name] if run in runs]:
+            done[name] = found
     each_run = {name: list(each.values()) for name, each in runs.items()}
     figures: Figures = {
         "delta_per_dimension": DELTA_PER_DIMENSION,
         "experiments": done,
+        "owed": owed,
         "collections": TITLES,
         "courses": {name: across([*map(_course, each)]) for name, each in each_run.items()},
         "collapses": {name: [*map(judged, each)] for name, each in each_run.items()},
+        "closed_forms": _closed_forms(runs),
         "tested": _baselines(baselines) | _tested(runs),
         "latencies": latencies,
         "baselines": baselines,
@@ -100,6 +112,20 @@ def _course(record: Figures) -> Figures:
         "steps": sum(steps),
         "minutes": sum(pace * count for pace, count in zip(paces, steps, strict=True)) / 60,
         "seconds_a_step": paces[-1],
+    }
+
+
+def _closed_forms(runs: Records) -> Figures:
+    """How the maps in closed form were fitted, by run."""
+    found = {
+        name: [each for record in records.values() for each in record.get("closed_form", ())]
+        for name, records in runs.items()
+    }
+    keys = ("rate", "cosine", "cosine_before", "num_texts", "ndcg@10")
+    return {
+        name: across([{key: each[key] for key in keys} for each in fits])
+        for name, fits in found.items()
+        if fits
     }
 
 

@@ -45,6 +45,9 @@ def evaluations(name: str, seed: int) -> list[dict]:
     return records
 
 
+FIT = {"rate": 0.01, "cosine": 0.9, "cosine_before": 0.1, "num_texts": 7000, "ndcg@10": 0.002}
+
+
 def record(name: str, seed: int) -> dict:
     stages = ["fine-tuning"] if "unaligned" in name else ["alignment", "fine-tuning"]
     stage = {"losses": [[10, 20], [4.0, 3.0]], "seconds_a_step": 1.5}
@@ -52,6 +55,7 @@ def record(name: str, seed: int) -> dict:
     return {
         "settings": identity(name),
         "collapse": "complete" if name == COLLAPSED else None,
+        "closed_form": [FIT] if name.endswith(("ridge", "both")) else [],
         "stages": {name_: {"evaluations": evaluations(name, seed), **stage} for name_ in stages},
         "tests": {state: dict.fromkeys(TITLES, quality) for state in states_of(name)},
         "mixtures": {"start": 0.01, "aligned": 0.2, "ended": 0.3},
