@@ -50,7 +50,12 @@ def make_dual_encoder(recipe: Recipe) -> DualEncoder:
     of_documents = of_queries if table.is_one else load(recipe.document_encoder, "passage")
     for join in JOINS:
         join(table, of_queries, of_documents)
-    return DualEncoder(of_queries, of_documents, **table.model_dump(exclude={*OfPair.model_fields}))
+    return DualEncoder(
+        of_queries,
+        of_documents,
+        maps_queries=recipe.method.maps_queries(recipe),
+        **table.model_dump(exclude={*OfPair.model_fields}),
+    )
 
 
 def load_data(

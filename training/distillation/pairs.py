@@ -18,7 +18,7 @@ from swiftlet.manifest import L2, Manifest
 from swiftlet.text import check_query
 from swiftlet.types import Document, Passage
 from training.data.query_groups import digest
-from training.distillation.sentences import Sentence, sample_sentences, sentences
+from training.data.sentences import Sentence, sample_sentences, sentences
 from training.distillation.settings import Distillation
 from training.distillation.texts import FEWEST_TEXTS, TextMixture, TextSource, normalised
 from training.errors import TrainingDataError

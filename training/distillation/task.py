@@ -21,6 +21,7 @@ from training.distillation.texts import TextMixture
 from training.errors import NotFiniteError
 from training.loop.stage import Evaluation, Stage, StageLength, Task
 from training.objective.negatives.sampler import Rows
+from training.objective.ridge import fit_map
 
 _LOG_EVERY, _FEWEST_SAVED = 50, 10
 _FITTED_ON, _PAIRS_FITTED_ON = 8192, 20_000
@@ -124,21 +125,21 @@ class DistillationTask(Task):
 
     @override
     def prepare(self) -> None:
-        """Fit the student's projection, if it has one, by least squares."""
+        """Fit the student's projection, if it has one, in closed form."""
         if self._student.projection is None:
             return
-        training = self._mixture.training
+        training, held_out, weights = self._mixture.training, self._mixture.held_out, None
         training = training[self._is_exact[training]]
         random = np.random.default_rng(self._settings.seed)
         most = _PAIRS_FITTED_ON if self._settings.pairs else _FITTED_ON
         chosen = training[np.sort(random.permutation(len(training))[:most])]
-        if not self._settings.pairs:
-            self._student.fit_projection(*self._pairs(chosen))
-            return
-        passages = np.arange(self._mixture.sources[0].num_passages)
-        held_out = np.setdiff1d(passages, training)
-        weights = torch.where(torch.from_numpy(chosen < len(passages)), 1.0, _WEIGHT_OF_QUERY)
-        self._student.fit_projection(*self._pairs(chosen), self._pairs(held_out), weights)
+        if self._settings.pairs:
+            passages = np.arange(self._mixture.sources[0].num_passages)
+            held_out = np.setdiff1d(passages, self._mixture.training)
+            is_passage = torch.from_numpy(chosen < len(passages))
+            weights = torch.where(is_passage, 1.0, _WEIGHT_OF_QUERY)
+        pairs = self._pairs(chosen), self._pairs(held_out)
+        fit_map(self._student.projection, *pairs, weights=weights)
 
     @override
     def batches(self, epoch: int) -> NDArray[np.int64]:
