@@ -155,7 +155,7 @@ class Writing:
                     problem = f"the text has more than {most} passages, which is the limit"
                     raise CollectionError("documents", f"{problem}: split the document", row)
             # In pieces, between which other documents are encoded.
-            texts = texts_of(found, spans)
+            texts = texts_of(found, spans, manifest)
             embeddings = [np.empty((0, manifest.width), np.float32)]
             while piece := [*islice(texts, _TEXTS_AT_ONCE)]:
                 embeddings.append(await self._encoded(Preparation.embed, piece, manifest))
