@@ -56,6 +56,10 @@ def test_a_stop_lasts_longer_than_the_drain(services: dict[str, Any]) -> None:
     assert drain_seconds < 40
 
 
+def test_hadolint_finds_nothing_in_the_dockerfile() -> None:
+    output_of("hadolint", ROOT / "Dockerfile")
+
+
 def test_the_image_has_the_health_check_and_names_its_user_by_number() -> None:
     dockerfile = (ROOT / "Dockerfile").read_text()
     assert re.search(r"^HEALTHCHECK ", dockerfile, re.MULTILINE)

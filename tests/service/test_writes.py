@@ -171,16 +171,8 @@ def test_documents_are_deleted_by_a_filter(server):
     [
         ({"documents": [{"_id": "a"}]}, r'^documents\[1\] \(\'a\'\): there is no "text"'),
         ({"documents": [{"_id": "a", "text": " "}]}, r"^documents\[1\]: .* 'a' has neither text"),
-        (
-            {"documents": [{"_id": None, "text": "a"}]},
-            r"^documents\[1\]: the document id null is not a string",
-        ),
-        ({"documents": [{"text": "a"}]}, "there is no document id"),
-        ({"documents": [{"_id": "a" * 10**6, "text": "a"}]}, "at most 2,048 are expected"),
-        ({"documents": [{"_id": "a\nb", "text": "a"}]}, "document id"),
         ({"documents": [{"_id": "a", "text": "b"}, {"_id": "a", "text": "c"}]}, "'a'"),
         ({"documents": [{"_id": "a", "text": 3}]}, '"text" is a number'),
-        ({"documents": [{"_id": "a", "text": "b", "metadata": 3}]}, '"metadata" is a number'),
         ({"documents": ["a"]}, r'^documents\[1\] is a text; an object with "_id", "text" and'),
         ({"documents": []}, "a list of 1 to 1000 objects"),
         ({}, "documents is missing"),

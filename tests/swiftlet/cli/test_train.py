@@ -152,13 +152,6 @@ def test_both_encoders_have_their_own_names_and_share_one_space(
         assert manifest.details["source"] == manifest.details["name"]
 
 
-def test_the_run_itself_is_no_encoder(run: Path, tmp_path: Path) -> None:
-    sentence = refusal(swiftlet("export", run, "--out", tmp_path / "out"))
-    assert sentence == (
-        f"{run} is a training run, not a model: take {run}/query_encoder or {run}/document_encoder"
-    )
-
-
 def test_an_encoder_that_was_altered_since_is_not_exported(run: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(run, tmp_path / "run"))
     weights = copy / "query_encoder" / "2_Dense" / "model.safetensors"

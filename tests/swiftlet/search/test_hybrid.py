@@ -359,16 +359,6 @@ def test_of_a_long_query_the_rarest_words_are_searched(lexical_index_of):
     assert set(index.parse(" ".join(words)).search(200)[1].tolist()) == set(range(64))
 
 
-def test_scores_of_given_rows_are_those_of_the_search(lexical_index_of, texts):
-    query = lexical_index_of(texts).parse("w12 w30 w12")
-    scores, rows = query.search(len(texts))
-    by_row = np.zeros(len(texts))
-    by_row[rows] = scores
-    asked = np.arange(0, len(texts), 7)
-    assert query.scores(asked) == pytest.approx(by_row[asked], abs=1e-6)
-    assert by_row == pytest.approx(bm25(texts, "w12 w30 w12"), abs=1e-6)
-
-
 def test_a_folder_that_cannot_be_written_is_opened(lexical_index_of, tmp_path):
     lexical_index_of(["tea", "snow"])
     before = sorted((tmp_path / "lexical").iterdir())

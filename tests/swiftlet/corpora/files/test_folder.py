@@ -126,20 +126,6 @@ def test_a_web_page_is_its_main_text_cut_at_headings(tmp_path: Path) -> None:
     assert "water(fern)\nwait(7)" in second
 
 
-def test_a_page_without_main_text_is_taken_whole(tmp_path: Path) -> None:
-    for page in ("<html><body><p>Hello, moss.</p></body></html>", "<p>Hello, moss.</p>"):
-        (tmp_path / "short.htm").write_text(page)
-        assert only(tmp_path / "short.htm").text.strip() == "Hello, moss."
-
-
-def test_the_encoding_of_a_page_is_recognised(tmp_path: Path) -> None:
-    page = PAGE.replace("Ferns grow", "Größe: Farne wachsen").replace(
-        "<head>", '<head><meta charset="iso-8859-1">'
-    )
-    (tmp_path / "page.html").write_bytes(page.encode("latin-1"))
-    assert "Größe: Farne wachsen" in only(tmp_path / "page.html").text
-
-
 def test_a_word_file_has_headings_paragraphs_and_tables(tmp_path: Path) -> None:
     write_word(tmp_path / "mosses.docx")
     document = only(tmp_path / "mosses.docx")

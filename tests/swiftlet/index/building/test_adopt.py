@@ -210,22 +210,6 @@ def test_an_id_that_comes_twice_is_refused_with_its_row(out: Path) -> None:
     assert not out.exists()
 
 
-@pytest.mark.parametrize(
-    ("change", "problem"),
-    [
-        (lambda each: each.__setitem__((3, 2), np.nan), "row 4: .*not finite"),
-        (lambda each: each.__setitem__(3, 0), "row 4: .*zero"),
-    ],
-    ids=["not a number", "zero"],
-)
-def test_a_bad_vector_is_refused_with_its_row(out: Path, change: Any, problem: str) -> None:
-    vectors = vectors_of(9)
-    change(vectors)
-    with pytest.raises(CollectionError, match=problem):
-        adopt(vectors, out)
-    assert not out.exists()
-
-
 def passage(start: int, number: int = 0) -> dict[str, Any]:
     """A row as `export_vectors` writes it."""
     return {
@@ -266,12 +250,6 @@ def test_a_place_that_no_database_takes_is_refused_with_its_row(
     file = write_lines(tmp_path / "v.jsonl", [first, row], vectors_of(2))
     with pytest.raises(CollectionError, match=problem):
         adopt(file, out, **settings)
-    assert not out.exists()
-
-
-def test_fewer_texts_than_vectors_are_refused(out: Path) -> None:
-    with pytest.raises(CollectionError, match="9 vectors for 8 documents"):
-        adopt(vectors_of(9), out, texts=rows_of(8))
     assert not out.exists()
 
 

@@ -263,14 +263,6 @@ def test_an_output_that_must_not_be_written_is_refused_before_the_corpus_is_read
     assert [*out.parent.iterdir()] == [out]
 
 
-def test_an_index_is_overwritten_on_request(out):
-    build_index(FEW, DEFAULT_ENCODER, out)
-    manifest = build_index(FEW[1:], DEFAULT_ENCODER, out, overwrite=True)
-    assert load_manifest(out, "index") == manifest
-    assert sorted(found(out, "bees")) == ["a", "c"]
-    assert [*out.parent.iterdir()] == [out]
-
-
 def test_a_second_build_of_the_same_index_is_refused_while_the_first_runs(out):
     def meanwhile() -> Iterator[Document]:
         yield FEW[0]
