@@ -111,11 +111,11 @@ def notes_of(data: TrainingData, recipe: Recipe) -> tuple[str, ...]:
         )
     models = recipe.query_encoder.model, recipe.document_encoder.model
     spaces = {recorded_space(model) for model in models} - {None}
-    if recipe.dual_encoder.projection == "none" and len(spaces) > 1:
+    is_mapped = recipe.method.maps_queries(recipe) or recipe.dual_encoder.projection != "none"
+    if len(spaces) > 1 and not is_mapped:
         notes.append(
             f"{models[0]} is of another embedding space than {models[1]}, so they first have to be "
-            "aligned: take one that was distilled from it, or set dual_encoder.projection to "
-            "'shared'"
+            "aligned: take one that was distilled from it, or set alignment.start to 'ridge'"
         )
     return (*notes, *(note for notes_of in NOTES for note in notes_of(recipe)))
 
