@@ -188,6 +188,8 @@ def test_a_file_that_is_missing_or_unreadable_or_of_another_size_is_named(artefa
 
 
 SEGMENT = "lexical/00000000000000000000000000000000"
+
+
 @pytest.mark.parametrize("name", ["index.faiss", f"{SEGMENT}.term", "documents.sqlite"])
 def test_a_flipped_bit_in_an_open_index_is_found_by_name_until_it_is_gone(
     small_index, tmp_path, name
