@@ -14,10 +14,11 @@ import re
 import sysconfig
 from argparse import Namespace
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
+from time import process_time
 from typing import NamedTuple
 
 import numpy as np
@@ -183,8 +184,8 @@ def kept() -> Iterator[list[Ranked]]:
     """What searches give to be packed, in order; they pack nothing meanwhile."""
     taken, packed = list[Ranked](), vars(hits)["packed"]
 
-    def take(ranked: Ranked, *_: object) -> Context:
-        taken.append(ranked)
+    def take(ranked: Iterable[tuple[Passage, float]], *_: object) -> Context:
+        taken.append([*ranked])
         return Context("", [], 0)
 
     vars(hits)["packed"] = take
@@ -238,6 +239,17 @@ def ranks(asked: Question, ranked: Ranked) -> tuple[int, int]:
     return first, next(found, len(ranked))
 
 
+def milliseconds(searcher: Searcher, questions: Sequence[Question], weight: float | None) -> float:
+    """The processor time of a context, on average: the best of three rounds of all questions."""
+    seconds = list[float]()
+    for _ in range(3):
+        began = process_time()
+        for asked in questions:
+            searcher.context(asked.text, SETTINGS["goal"][0], weight=weight)
+        seconds.append(process_time() - began)
+    return 1000 * min(seconds) / len(questions)
+
+
 def figures_of(options: Namespace, name: str, index: str) -> Figures:
     """The share of questions whose answer is in the context, by system and tokens."""
     texts, questions = sources() if name == SOURCES else collection(options.data / name)
@@ -268,6 +280,7 @@ def figures_of(options: Namespace, name: str, index: str) -> Figures:
                 if (system, budget) == (CONTEXT, SETTINGS["goal"][0]):
                     causes[cause(name, asked, own)] += 1
         rows: Figures = {"documents": len(texts), "passages": searcher.num_passages}
+        rows["milliseconds"] = milliseconds(searcher, questions, settings.get("weight"))
     rows |= {"questions": len(questions), "recall": {}}
     for (system, budget), count in sorted(found.items()):
         rows["recall"].setdefault(system, {})[f"{budget}"] = count / len(questions)

@@ -13,11 +13,14 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from fcntl import LOCK_EX, flock
 from itertools import product
+from operator import itemgetter
 from pathlib import Path
 from random import Random
 from statistics import fmean
 from time import process_time
 from typing import Any
+
+from scipy.stats import spearmanr
 
 import swiftlet
 from experiments.indexes import SPLITS
@@ -35,7 +38,12 @@ from training.distillation.distill import distill
 from training.distillation.overlap import IndexComparison
 from training.distillation.pairs import read_pairs
 from training.distillation.settings import Distillation
-from training.distillation.verdict import LEAST_OF_PASSAGES, LEAST_OVERLAP, judge
+from training.distillation.verdict import (
+    LEAST_OF_KNOWN_ITEMS,
+    LEAST_OF_PASSAGES,
+    LEAST_OVERLAP,
+    judge,
+)
 from training.model.trained import QUERY_ENCODER
 
 SETTINGS = settings_beside(__file__)
@@ -190,13 +198,20 @@ def collected(_options: Namespace, found: Found) -> Figures:
         row["seeds"] = len(several)
         for key in ("seconds", "overlap", "correlation"):
             row[key] = fmean(each[key] for each in several)
-        row["verdict"] = fmean(each["verdict"]["passages"] for each in several)
+        for key in ("passages", "known_items"):
+            row[f"held-out {key}"] = fmean(each["verdict"][key] for each in several)
         for mode in ("dense", "hybrid"):
             tests = [each["ndcg"][mode] for each in several]
             row[mode] = fmean(test["mean"] for test in tests) / tests[0]["baseline_mean"]
             row[f"{mode} of the box"] = tests[0]["baseline_mean"]
         rows.append(row)
-    bounds = {"overlap": LEAST_OVERLAP, "passages": LEAST_OF_PASSAGES}
+    bounds = {
+        "overlap": LEAST_OVERLAP,
+        "held-out known_items": LEAST_OF_KNOWN_ITEMS,
+        "held-out passages": LEAST_OF_PASSAGES,
+    }
+    dense = [row["dense"] for row in rows]
+    e5 = [row for row in rows if row["box"] == "multilingual-e5-small"]
     ways = list(product(STUDENTS, [way for way, of in LEARNT.items() if not of.get("trial")]))
     places = product(SETTINGS["wanted"]["boxes"], COLLECTIONS)
     wanted = [(*place, *way) for place, way in product(places, ways)]
@@ -204,6 +219,12 @@ def collected(_options: Namespace, found: Found) -> Figures:
     return {
         "rows": rows,
         "bounds": bounds,
+        "order": {
+            key: float(spearmanr([row[key] for row in rows], dense).statistic) for key in bounds
+        }
+        if rows
+        else {},
+        "e5": max(e5, key=itemgetter("dense"), default=None),
         "boxes": SETTINGS["wanted"]["boxes"],
         "collections": [*COLLECTIONS],
         "ways": len(ways),

@@ -36,6 +36,7 @@ class _Splitting(_Whole):
     max_tokens: _Positive
     overlap_tokens: _Count
     truncate: bool = False
+    headings: bool = False
 
 
 class _Training(_Checked):

@@ -39,7 +39,10 @@ def up(
         finally:
             process.terminate()
             assert process.stdout is not None
-            assert "status None" not in process.stdout.read()  # of the process that follows
+            said = process.stdout.read()
+            assert "status None" not in said  # of the process that follows
+            notes = [line for line in said.splitlines() if line.startswith("Note: ")]
+            assert len(notes) == len({*notes})
 
 
 def answer(url: str) -> Any:

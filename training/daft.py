@@ -3,7 +3,8 @@
 Two encoders that were not pre-trained together collapse if both are trained at once (section 3.2).
 So the query encoder is first aligned with the frozen document encoder, and then both are trained.
 `swiftlet train` runs these two stages: each step of them is `ContrastiveStep`, and each evaluation
-between the steps asks the rule `AlignmentStopping` whether the first stage is over.
+between the steps asks the rule `AlignmentStopping` whether the first stage is over. Unlike in the
+paper, a map in closed form (`training.contrastive.closed_form`) can come before both.
 """
 
 from typing_extensions import override
@@ -22,6 +23,10 @@ class DaftSchedule(Schedule):
 
 class Daft(Method):
     """Align the query encoder, then fine-tune both encoders."""
+
+    @override
+    def maps_queries(self, recipe: DaftSchedule) -> bool:
+        return recipe.alignment.start == "ridge"
 
     @override
     def stages(self, recipe: DaftSchedule, dim: int) -> list[ContrastiveStage]:
@@ -44,6 +49,7 @@ class Daft(Method):
             trains=lambda _step: frozenset(trained),
             learning_rates={part: rate for part, rate in rates.items() if part in trained},
             stopping=AlignmentStopping(settings, dim),
+            most_steps=settings.max_steps,
         )
 
     def _fine_tuning(self, recipe: DaftSchedule) -> ContrastiveStage:

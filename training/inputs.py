@@ -50,7 +50,12 @@ def make_dual_encoder(recipe: Recipe) -> DualEncoder:
     of_documents = of_queries if table.is_one else load(recipe.document_encoder, "passage")
     for join in JOINS:
         join(table, of_queries, of_documents)
-    return DualEncoder(of_queries, of_documents, **table.model_dump(exclude={*OfPair.model_fields}))
+    return DualEncoder(
+        of_queries,
+        of_documents,
+        maps_queries=recipe.method.maps_queries(recipe),
+        **table.model_dump(exclude={*OfPair.model_fields}),
+    )
 
 
 def load_data(
@@ -106,11 +111,11 @@ def notes_of(data: TrainingData, recipe: Recipe) -> tuple[str, ...]:
         )
     models = recipe.query_encoder.model, recipe.document_encoder.model
     spaces = {recorded_space(model) for model in models} - {None}
-    if recipe.dual_encoder.projection == "none" and len(spaces) > 1:
+    is_mapped = recipe.method.maps_queries(recipe) or recipe.dual_encoder.projection != "none"
+    if len(spaces) > 1 and not is_mapped:
         notes.append(
             f"{models[0]} is of another embedding space than {models[1]}, so they first have to be "
-            "aligned: take one that was distilled from it, or set dual_encoder.projection to "
-            "'shared'"
+            "aligned: take one that was distilled from it, or set alignment.start to 'ridge'"
         )
     return (*notes, *(note for notes_of in NOTES for note in notes_of(recipe)))
 

@@ -57,6 +57,10 @@ class Method(Protocol):
     keeps_documents: bool = False
     """Whether the embeddings of documents stay as they are, unless there is a projection."""
 
+    def maps_queries(self, recipe: Any) -> bool:  # noqa: ARG002 - by default it does not
+        """Whether an alignment in closed form comes before the stages."""
+        return False
+
     def stages(self, recipe: Any, dim: int) -> list[ContrastiveStage]:
         """The stages for embeddings of this size; a recipe has the settings of all methods."""
         ...

@@ -1,14 +1,16 @@
 """Trains a dual encoder from a recipe: reads the data, runs all stages, writes the result."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Unpack
 
 from training.contrastive.batch_encoder import BatchEncoder
+from training.contrastive.closed_form import align, fitted_on
 from training.contrastive.false_negatives import FalseNegatives
 from training.contrastive.stage import ContrastiveStage, ContrastiveTask
 from training.contrastive.validator import Validator
+from training.data.training_data import TrainingData
 from training.inputs import load_data, make_dual_encoder, make_loss, make_step, notes_of
 from training.loop.embedding_cache import EmbeddingCache
 from training.loop.log import TrainingProgress, logged
@@ -106,6 +108,10 @@ def train(
             )
         loss = make_loss(recipe, data, encoder)
         validator = Validator(validation, recipe.validation.sample, recipe.validation.factory)
+        closed_form = None
+        if recipe.method.maps_queries(recipe):
+            # Before the loop, whose average is with the weights that it begins with.
+            closed_form = _align(recipe, data, encoder, validator, progress)
         loop = TrainingLoop(
             run,
             dual_encoder,
@@ -113,6 +119,8 @@ def train(
             average=recipe.fine_tuning.average,
             keep_stages=recipe.keep_stages,
         )
+        if closed_form is not None and not loop.log.size():
+            loop.log.write("closed form", **closed_form)
 
         def make_stage(settings: ContrastiveStage, number: int) -> Stage:
             task = ContrastiveTask(
@@ -134,7 +142,7 @@ def train(
         quality = validator.quality(encoder)
         _publish(loop, recipe, dual_encoder, best, quality, len(validation.queries))
     chosen = f"the best checkpoint is of step {best.step} of stage {best.stage}"
-    first, *_ = logged(loop.log.path, "evaluation")
+    first, *_ = [*logged(loop.log.path, "closed form"), *logged(loop.log.path, "evaluation")]
     return Outcome(chosen, quality, len(validation.queries), first["ndcg@10"])
 
 
@@ -150,6 +158,31 @@ def memory_advice(recipe: Recipe) -> str:
         "document_encoder.gradient_checkpointing, which --resume allows, or start again with a "
         "lower document_encoder.max_tokens or negatives.cache_fraction"
     )
+
+
+def _align(
+    recipe: Recipe,
+    data: TrainingData,
+    encoder: BatchEncoder,
+    validator: Validator,
+    progress: TrainingProgress,
+) -> dict[str, float]:
+    """Align the encoders in closed form; the record for the log, with nDCG@10 before."""
+    progress.begin("Alignment in closed form", None)
+    before = validator.quality(encoder)["nDCG@10"]
+    texts = fitted_on(data.queries, data.passages, recipe.alignment.texts, recipe.seed)
+    fit = align(encoder, texts)
+    progress.note(
+        f"the query encoder is mapped to the document encoder: λ = {fit.rate:g}, mean cosine "
+        f"{fit.cosine_before:.3f} before and {fit.cosine:.3f} after on held-out texts"
+        + (
+            f"; {fit.num_texts} texts are fewer than the dimensions, so that λ holds the map: more "
+            "texts may be better (alignment.texts 'both')"
+            if fit.is_small
+            else ""
+        )
+    )
+    return {"ndcg@10": before, **asdict(fit)}
 
 
 def _publish(

@@ -19,9 +19,10 @@ from experiments.daft.runs import EXPERIMENTS, NAMES, TABLE, directory, identity
 from experiments.daft.tests import TESTS, TITLES
 from experiments.pairs import query_latencies
 from export.encoder_directory import export_encoder
-from measuring.experiment import Experiment, Found, Run, file_of
+from measuring.experiment import Experiment, Found, Run, file_of, kept
 from measuring.results import Figures
 
+LATENCIES = "latency.json"
 EXPERIMENT = Experiment(
     "daft", __doc__, [name for name, _ in (*TABLE["training"], *TESTS)],
     ["torch", "transformers", "sentence-transformers", "onnxruntime", "bm25s"], seeds=3, jobs=2,
@@ -29,14 +30,19 @@ EXPERIMENT = Experiment(
 
 
 def runs(options: Namespace) -> list[list[Run]]:
-    """The first run fills the embedding cache that all runs share."""
+    """The first run fills the embedding cache that all runs share; known runs stay on the page."""
+    found: dict[Run, Figures] = {}
     if options.raw.is_file() and not options.again:
-        for run, record in known(json.loads(options.raw.read_text("utf-8"))).items():
-            if not file_of(options.work, run).is_file():
-                file_of(options.work, run).write_text(json.dumps(record), "utf-8")
+        figures = json.loads(options.raw.read_text("utf-8"))
+        found = known(figures)
+        if figures["latencies"]:
+            kept(options.work / LATENCIES, lambda: figures["latencies"])
+    for run, record in found.items():
+        if not file_of(options.work, run).is_file():
+            file_of(options.work, run).write_text(json.dumps(record), "utf-8")
     names = EXPERIMENTS[options.only] if options.only else NAMES
     first, *rest = ((name, seed) for seed in range(options.seeds) for name in (BASELINES, *names))
-    return [[first], rest]
+    return [[first], [*dict.fromkeys([*rest, *found])]]
 
 
 def known(figures: Figures) -> dict[Run, Figures]:
@@ -73,11 +79,11 @@ def collected(options: Namespace, found: Found) -> Figures:
 def latencies(options: Namespace, names: Sequence[str]) -> Figures:
     """Milliseconds of a query by run; measured once and kept."""
     directories = {name: directory(options, (name, 0)) / "query-encoder" for name in names}
-    kept: Path = options.work / "latency.json"
-    for out in () if kept.is_file() else directories.values():
+    path: Path = options.work / LATENCIES
+    for out in () if path.is_file() else directories.values():
         if not out.is_dir():
             export_encoder(out.with_name("run") / "query_encoder", out, precisions=["int8"])
-    return query_latencies(directories, kept)
+    return query_latencies(directories, path)
 
 
 if __name__ == "__main__":

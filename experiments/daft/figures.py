@@ -1,5 +1,6 @@
 """The raw figures of docs/results/daft.md, from the records of finished runs."""
 
+import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
@@ -10,9 +11,21 @@ from experiments.daft.runs import EXPERIMENTS
 from experiments.daft.tests import TITLES
 from measuring.experiment import settings_beside
 from measuring.results import Figures, over_seeds
+from training.contrastive.collapse import (
+    TOWERS,
+    Collapse,
+    CollapseMetrics,
+    CollapseMonitor,
+    EmbeddingStatistics,
+)
 from training.objective.divergence import Alignment, AlignmentStopping, PlateauFigure
 
 DELTA_PER_DIMENSION = 250 / 512
+GROWING = ("ridge", "one-rate")
+"""Experiments whose rows come to the page one by one, each with as many seeds as it has."""
+
+SEEDS = 3
+
 LONGEST_ALIGNMENT = "document-frozen"
 SETTINGS = settings_beside(__file__)
 BEFORE = ["kl_per_dimension", "query_cosine", "document_cosine", "ndcg@10"]
@@ -28,13 +41,20 @@ Records = Mapping[str, Mapping[str, Figures]]
 def collect(runs: Records, baselines: Figures, latencies: Figures) -> Figures:
     """The figures of all experiments that have all their runs, with one seed or more."""
     done = {n: each for n, each in EXPERIMENTS.items() if each and all(run in runs for run in each)}
+    owed = {}
+    for name in GROWING:
+        owed[name] = sum(SEEDS - len(runs.get(run, ())) for run in EXPERIMENTS[name])
+        if found := [run for run in EXPERIMENTS[name] if run in runs]:
+            done[name] = found
     each_run = {name: list(each.values()) for name, each in runs.items()}
     figures: Figures = {
         "delta_per_dimension": DELTA_PER_DIMENSION,
         "experiments": done,
+        "owed": owed,
         "collections": TITLES,
         "courses": {name: across([*map(_course, each)]) for name, each in each_run.items()},
-        "collapses": {name: [r["collapse"] for r in each] for name, each in each_run.items()},
+        "collapses": {name: [*map(judged, each)] for name, each in each_run.items()},
+        "closed_forms": _closed_forms(runs),
         "tested": _baselines(baselines) | _tested(runs),
         "latencies": latencies,
         "baselines": baselines,
@@ -45,6 +65,25 @@ def collect(runs: Records, baselines: Figures, latencies: Figures) -> Figures:
     if "map" in done:
         figures["correlations"] = _correlations([each_run[name] for name in done["map"]])
     return figures
+
+
+def judged(record: Figures) -> str | None:
+    """The collapse at the end of a run, by the rule of now, from its evaluations; None if none."""
+    verdict = "none"
+    for stage in record["stages"].values():
+        monitor = CollapseMonitor(Collapse())
+        for number, each in enumerate(stage["evaluations"]):
+            queries, documents = (
+                EmbeddingStatistics(each[f"{t}_cosine"], math.nan, each[f"{t}_effective_rank"])
+                for t in TOWERS
+            )
+            loss, limit = (each[name] or math.nan for name in ("loss", "collapsed_loss"))
+            figures = CollapseMetrics(queries, documents, loss, limit, each["ndcg@10"])
+            if number == 0:
+                monitor.begin(figures)
+            verdict = monitor.verdict(figures)
+            monitor.has_collapsed(figures)
+    return None if verdict == "none" else verdict
 
 
 def across(rows: Sequence[Any]) -> Any:
@@ -73,6 +112,20 @@ def _course(record: Figures) -> Figures:
         "steps": sum(steps),
         "minutes": sum(pace * count for pace, count in zip(paces, steps, strict=True)) / 60,
         "seconds_a_step": paces[-1],
+    }
+
+
+def _closed_forms(runs: Records) -> Figures:
+    """How the maps in closed form were fitted, by run."""
+    found = {
+        name: [each for record in records.values() for each in record.get("closed_form", ())]
+        for name, records in runs.items()
+    }
+    keys = ("rate", "cosine", "cosine_before", "num_texts", "ndcg@10")
+    return {
+        name: across([{key: each[key] for key in keys} for each in fits])
+        for name, fits in found.items()
+        if fits
     }
 
 

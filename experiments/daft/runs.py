@@ -89,6 +89,7 @@ def record_of(options: Namespace, name: str, seed: int) -> Figures:
     record = {
         "settings": identity(name),
         "collapse": verdict(log),
+        "closed_form": logged(log, "closed form"),
         "stages": stages_of(log),
         "tests": tests,
         "mixtures": mixtures,

@@ -5,15 +5,20 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from time import monotonic, process_time
 from typing import Any
 
 from swiftlet.errors import ArtefactError, RetrievalError, StorageError
 
 _PRIORITY = 19
+_SECONDS_SAVED = 10.0
+"""For how long an unused share is kept for later calls."""
+
 _ENDED_FIRST = "1000"
 _SIGNAL_OF_PARENTS_DEATH = 1
 
@@ -22,11 +27,12 @@ class LowPriorityProcess:
     """Calls functions one at a time, all from one thread, and never after that thread has ended.
 
     The process shares no interpreter lock with searches. It starts when first needed, and again
-    after it has ended.
+    after it has ended. Its calls have the lowest priority, but for `share` of a core the priority
+    of the service, so that they end beside busy processes.
     """
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, name: str, *, share: float = 0.0) -> None:
+        self._name, self._share = name, share
         self._process: BaseProcess | None = None
         self._connection: Connection | None = None
         self._closed = False
@@ -73,7 +79,7 @@ class LowPriorityProcess:
         context = multiprocessing.get_context("spawn")
         connection, its_end = context.Pipe()
         process = context.Process(
-            target=_answer_calls, args=(its_end, os.getpid()), name=self._name
+            target=_answer_calls, args=(its_end, os.getpid(), self._share), name=self._name
         )
         process.start()
         self._process, self._connection = process, connection
@@ -83,21 +89,31 @@ class LowPriorityProcess:
         return connection
 
 
-def _answer_calls(connection: Connection, parent: int) -> None:
+def _answer_calls(connection: Connection, parent: int, share: float) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the service ends this process
     # A merge without its service must not go on: the next service would merge in the same place.
     ctypes.CDLL(None).prctl(_SIGNAL_OF_PARENTS_DEATH, signal.SIGKILL)
     if os.getppid() != parent:  # it has ended before that
         return
-    os.setpriority(os.PRIO_PROCESS, 0, _PRIORITY)
     with suppress(OSError):  # where the memory ends, the kernel ends this process and no search
         Path("/proc/self/oom_score_adj").write_text(_ENDED_FIRST)
+    # Two threads, each with a priority of its own: without privileges, none can raise it again.
+    prompt = ThreadPoolExecutor(1)
+    patient = ThreadPoolExecutor(
+        1, initializer=os.setpriority, initargs=(os.PRIO_PROCESS, 0, _PRIORITY)
+    )
+    saved, looked = share * _SECONDS_SAVED, monotonic()
     while True:
         try:
             function, arguments = connection.recv()
         except EOFError:  # the service ends
             return
+        earned, looked = share * (monotonic() - looked), monotonic()
+        saved = min(saved + earned, share * _SECONDS_SAVED)
+        thread, began = prompt if saved > 0 else patient, process_time()
         try:
-            connection.send((function(*arguments), None))
+            connection.send((thread.submit(function, *arguments).result(), None))
         except RetrievalError as error:
             connection.send((None, error))
+        if thread is prompt:
+            saved -= process_time() - began

@@ -43,7 +43,8 @@ from swiftlet.types import Document, Span
 _SECONDS_BETWEEN_LOOKS = 0.25
 _SECONDS_AFTER_FAILURE = 60
 _MOST_WAITING = 16
-_CHARACTERS_AT_ONCE, _TEXTS_AT_ONCE = 1 << 16, 128
+_SHARE_OF_ENCODING = 0.1
+_CHARACTERS_AT_ONCE, _TEXTS_AT_ONCE = 1 << 16, 32
 """What a put has split and encoded before others have their turn; a longer document is split whole.
 """
 
@@ -81,7 +82,7 @@ class Writing:
         self._waiting = 0
         self._thread = ThreadPoolExecutor(1, "write")
         self._encodings = ThreadPoolExecutor(1, "encode")
-        self._encoder = LowPriorityProcess("encode")
+        self._encoder = LowPriorityProcess("encode", share=_SHARE_OF_ENCODING)
         self._merges = ThreadPoolExecutor(1, "merge")
         self._merger = LowPriorityProcess("merge")
         self._merge_is_due = Lock()
@@ -154,7 +155,7 @@ class Writing:
                     problem = f"the text has more than {most} passages, which is the limit"
                     raise CollectionError("documents", f"{problem}: split the document", row)
             # In pieces, between which other documents are encoded.
-            texts = texts_of(found, spans)
+            texts = texts_of(found, spans, manifest)
             embeddings = [np.empty((0, manifest.width), np.float32)]
             while piece := [*islice(texts, _TEXTS_AT_ONCE)]:
                 embeddings.append(await self._encoded(Preparation.embed, piece, manifest))

@@ -15,7 +15,7 @@ from multiprocessing.sharedctypes import SynchronizedArray
 from pathlib import Path
 from threading import Event, Thread
 from time import sleep
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -84,7 +84,7 @@ def _up(folder: Path, encoder: str | None, host: str, port: int) -> None:
         # A port in use is refused before the index is built.
         with listen(host, port):
             pass
-        _make_first(index, folder, encoder, ahead)
+        printed = _make_first(index, folder, encoder, ahead)
         # The index remembers another encoder; these only run when they are named.
         asked = encoder if encoder is not None and is_asked(encoder) else None
         settings = load_settings(
@@ -95,22 +95,24 @@ def _up(folder: Path, encoder: str | None, host: str, port: int) -> None:
         encoded = get_context("spawn").Array("q", [0, num_passages])
         serve(
             settings,
-            on_ready=partial(_begin, index, folder, asked, encoded),
+            on_ready=partial(_begin, index, folder, asked, encoded, printed),
             refining=lambda: (encoded[0], encoded[1]) if is_first(index) else None,
         )
 
 
 def _make_first(
     index: Path, folder: Path, encoder: str | None = None, ahead: "ReadAhead | None" = None
-) -> None:
-    """Build the first index of a folder, if it has none that can be used."""
+) -> set[str]:
+    """Build the first index of a folder, if it has none that can be used; what was noted then."""
     from swiftlet.sync.refine import build_first
 
+    printed = set[str]()
     if not _is_usable(index, encoder):
         messages.print(f"Reading {folder}", markup=False, soft_wrap=True)
         with ProgressBars() as progress:
             done = build_first(index, folder, progress, encoder, ahead)
-        report(folder, done, set(), always=True)
+        report(folder, done, printed, always=True)
+    return printed
 
 
 def followed(folder: Path, asked: str | None = None) -> Path:
@@ -124,14 +126,14 @@ def followed(folder: Path, asked: str | None = None) -> Path:
 
     folder = Path(os.path.realpath(folder))
     check_is_chosen(folder)
-    index = place_of(folder) / "index"
+    index, printed = place_of(folder) / "index", set[str]()
     try:
         # The protocol of language models has standard output for itself.
         with redirect_stdout(sys.stderr), _alone(index.parent, folder):
-            _make_first(index, folder, asked)
+            printed = _make_first(index, folder, asked)
     except InvalidArgumentError:  # another process is up, which has made it
         pass
-    _start(index, folder, asked, None)
+    _start(index, folder, asked, None, printed)
     return index
 
 
@@ -198,6 +200,7 @@ def _begin(
     folder: Path,
     asked: str | None,
     encoded: "SynchronizedArray[int]",
+    printed: set[str],
     address: str,
 ) -> None:
     """Start what runs beside the service, as soon as that answers."""
@@ -205,7 +208,7 @@ def _begin(
 
     disk.make_directory(index.parent, parents=True, exist_ok=True)
     disk.write(index.with_name("address"), address)
-    _start(index, folder, asked, encoded)
+    _start(index, folder, asked, encoded, printed)
     output.print(f"\nSearch {escape(str(folder))} on [bold cyan]{address}[/] - stop with Ctrl-C")
     if find_spec("mcp") is None:
         return
@@ -218,20 +221,21 @@ def _begin(
 
 
 def _start(
-    index: Path, folder: Path, asked: str | None, encoded: "SynchronizedArray[int] | None"
+    index: Path,
+    folder: Path,
+    asked: str | None,
+    encoded: "SynchronizedArray[int] | None",
+    printed: set[str],
 ) -> None:
     """Follow the folder in a process that ends with this one."""
-    Thread(target=_keep, args=(index, folder, asked, encoded), name="sync", daemon=True).start()
+    arguments = index, folder, asked, encoded, printed, os.getpid()
+    Thread(target=_keep, args=(folder, arguments), name="sync", daemon=True).start()
 
 
-def _keep(
-    index: Path, folder: Path, asked: str | None, encoded: "SynchronizedArray[int] | None"
-) -> None:
+def _keep(folder: Path, arguments: tuple[Any, ...]) -> None:
     """Begin the process again when it has ended, as when the system has no memory left."""
     while True:
-        process = get_context("spawn").Process(
-            target=_follow, args=(index, folder, asked, encoded, os.getpid()), daemon=True
-        )
+        process = get_context("spawn").Process(target=_follow, args=arguments, daemon=True)
         process.start()
         process.join()
         if process.exitcode in {None, -signal.SIGTERM}:  # this process ends, and may have waited
@@ -266,9 +270,13 @@ def _follow(
     folder: Path,
     asked: str | None,
     encoded: "SynchronizedArray[int] | None",
+    printed: set[str],
     parent: int,
 ) -> None:
-    """Runs in a process of low priority, which ends with the service."""
+    """Runs in a process of low priority, which ends with the service.
+
+    :param printed: What is noted no more, as long as it lasts.
+    """
     from swiftlet.encoders.opening import encoder_place
     from swiftlet.processors import available_processors
     from swiftlet.progress import Silence
@@ -281,7 +289,7 @@ def _follow(
     if os.getppid() != parent:  # it has ended before that
         return
     os.setpriority(os.PRIO_PROCESS, 0, FOLLOWS)
-    printed, problem = set[str](), ""
+    problem = ""
     shown = Silence() if encoded is None else _Encoded(encoded)
     while True:
         try:

@@ -84,6 +84,12 @@ def match_judgements(
                 f"{error.problem}; the option --allow-unknown (in Python allow_unknown=True) "
                 "accepts them"
             )
+            if len(missing) == len(document_ids) and holds("0"):
+                problem = (
+                    f"{error.problem}, but the documents have the numbers of their rows, such as "
+                    "'0': adopt the vectors with --texts or --ids (in Python texts=…, ids=…), "
+                    "which give them ids"
+                )
             raise CollectionError(error.path, problem) from error
         progress.note(warning := str(error))
     return JudgedSet(chosen, kept, warning)

@@ -319,7 +319,7 @@ def _texts(
             passages = store.passages(_chosen(store.num_passages, most, random))
         finally:
             store.close()
-        texts = [encoder_text(each.title, each.passage.text) for each in passages]
+        texts = [each.read(manifest.details) for each in passages]
         pieces = directory / LEXICAL_FOLDER / PIECES_FILE
         tokenizer = Tokenizer.load(pieces) if pieces.is_file() else None
         return texts, manifest.details.get("language"), tokenizer

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from swiftlet.encoders.encoder import ModelEncoder
 from swiftlet.encoders.function import FunctionEncoder
 from swiftlet.errors import EmbeddingSpaceMismatch
-from swiftlet.index.documents.passages import encoder_text
 from swiftlet.index.documents.store import DOCUMENTS_FILE, DocumentStore
 from swiftlet.index.space_sample import SPACE_FILE, space_sample
 from swiftlet.index.vectors import open_index
@@ -98,7 +97,7 @@ def _sample(index: Path, manifest: Manifest) -> tuple[list[str], Embeddings]:
         rows = np.unique(np.linspace(0, max(0, total - 1), min(total, _SAMPLE)).astype(np.int64))
         with closing(DocumentStore(index / DOCUMENTS_FILE)) as store:
             found = store.passages(rows.tolist())
-        texts = [encoder_text(each.title, each.passage.text) for each in found]
+        texts = [each.read(manifest.details) for each in found]
         vectors = open_index(index, manifest).embeddings(rows)
     return some_of(texts, vectors)
 

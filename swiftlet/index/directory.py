@@ -156,7 +156,7 @@ class IndexDirectory:
             if self._identity() == opened:  # otherwise a merge has replaced the directory meanwhile
                 break
             changes.close()
-        delta = Delta(base)
+        delta = Delta(base, manifest.details)
         parts = delta.extended(found) if found else base
         # Nothing can fail from here: the earlier state stays, or the new one is whole.
         if self._opened is not None:

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 
 from swiftlet.disk import save_array
-from swiftlet.index.documents.passages import encoder_text
 from swiftlet.index.documents.store import DOCUMENTS_FILE, DocumentStore
 from swiftlet.index.vectors.saved_array import read_array
 from swiftlet.index.vectors.vector_index import Mask, Rows
@@ -90,7 +89,7 @@ def space_sample(index: Path) -> tuple[list[str], Embeddings]:
     with closing(DocumentStore(index / DOCUMENTS_FILE)) as store:
         rows, vectors = read_sample(index, store.num_passages, manifest.width)
         found = store.passages(rows.tolist())
-    texts = [encoder_text(each.title, each.passage.text) for each in found]
+    texts = [each.read(manifest.details) for each in found]
     filled = np.array([bool(text.strip()) for text in texts], np.bool)
     return [text for text in texts if text.strip()], vectors[filled]
 

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
-from itertools import accumulate, chain, repeat
+from itertools import chain, repeat
 from operator import attrgetter, itemgetter
 
 from swiftlet.errors import UnknownDocumentError
@@ -35,23 +35,25 @@ def cut(text: str, max_tokens: int) -> str:
 
 
 def packed(
-    ranked: Sequence[tuple[Passage, float]], read: Callable[[str], Document], max_tokens: int
+    ranked: Iterable[tuple[Passage, float]], read: Callable[[str], Document], max_tokens: int
 ) -> Context:
     """The best passages within `max_tokens` tokens; of the best one at least the beginning.
 
-    :param ranked: Passages with their scores, the best one first; their texts are not needed.
+    :param ranked: Passages with their scores, the best one first; their texts are not needed. As
+        many are taken as have room.
     :param read: Gives the document with an id. Each is read once, and one is held at a time.
     """
     left = max_tokens * _BYTES_OF_TOKEN
-    # Neighbours overlap by half at most, so twice the text is as much as has room.
-    lengths = accumulate((each.end - each.start for each, _ in ranked), initial=0)
-    ranked = [each for each, before in zip(ranked, lengths, strict=False) if before <= 2 * left]
     of_document: dict[str, list[tuple[Passage, float]]] = {}
+    order, length = list[str](), 0
     for passage, score in ranked:
+        order.append(passage.document_id)
         of_document.setdefault(passage.document_id, []).append((passage, score))
+        # Neighbours overlap by half at most, so twice the text is as much as has room.
+        if (length := length + passage.end - passage.start) > 2 * left:
+            break
     found, cut_out = dict[str, list[Excerpt]](), dict[str, Iterator[Excerpt | None]]()
-    for passage, _ in ranked:
-        name = passage.document_id
+    for name in order:
         if name not in cut_out:
             cut_out[name] = _excerpts(read, name, of_document[name])
         if (excerpt := next(cut_out[name])) is None:

@@ -22,7 +22,7 @@ from swiftlet.index.building.settings import names_of
 from swiftlet.index.building.shards import Shards
 from swiftlet.index.building.space import span_of
 from swiftlet.index.document_encoder import load_document_encoder
-from swiftlet.index.documents.passages import encoder_text
+from swiftlet.index.documents.passages import encoder_text, reads_headings
 from swiftlet.index.lexical import DEFAULT_LANGUAGE
 from swiftlet.index.server import server_at
 from swiftlet.index.vectors.tuning import NEAR, TARGET
@@ -121,7 +121,7 @@ def push(
     try:
         target.write(source, total, done or 0, progress)
         target.index(total, index_type, progress)
-        _check(target, total, loaded)
+        _check(target, total, loaded, headings=reads_headings(source.manifest.details))
         progress.begin("Measuring recall", None)
         effort, recall = _tuned(target, loaded, source.embeddings())
     except KeyboardInterrupt:
@@ -168,7 +168,7 @@ def _done(target: Target, source: Source, index_type: str | None, *, overwrite: 
     return None
 
 
-def _check(target: Target, total: int, encoder: ModelEncoder) -> None:
+def _check(target: Target, total: int, encoder: ModelEncoder, *, headings: bool) -> None:
     """Count the passages, and encode the texts of some again.
 
     Each must be nearest to the embedding that it has.
@@ -178,8 +178,8 @@ def _check(target: Target, total: int, encoder: ModelEncoder) -> None:
     if (found := target.count()) != total:
         problem = f"{found:,} passages, but the index has {total:,}: push it"
     elif sample:
-        stored = np.stack([embedding for _, _, embedding in sample])
-        texts = [encoder_text(title, text) for title, text, _ in sample]
+        stored = np.stack([embedding for *_, embedding in sample])
+        texts = [encoder_text(*each[: 2 + headings]) for *each, _ in sample]
         scores = encode_texts(encoder.reading("passage"), texts) @ stored.T
         if (scores.max(axis=1) - scores.diagonal() > _SAME).any():
             problem = "embeddings that do not belong to their texts: push the index"
@@ -201,7 +201,7 @@ def _tuned(
     if target.efforts is None:
         return None, None
     random = np.random.default_rng(_SEED)
-    texts = [span_of(text, random) for _, text, _ in target.sample(_SAMPLE)]
+    texts = [span_of(text, random) for _, text, *_ in target.sample(_SAMPLE)]
     queries = encode_texts(encoder, texts)
     least = _last_of_nearest(embeddings, queries)
     least -= (1 - NEAR) * np.abs(least)

@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 from swiftlet.address import Address
 from swiftlet.errors import InvalidArgumentError, shown
 from swiftlet.index.columns.columns import field_of, keys_of
+from swiftlet.index.documents.passages import read_texts
 from swiftlet.index.documents.split import SplitDocument
 from swiftlet.index.lexical.analysis import PIECES, Analysis, analysis_in
 from swiftlet.progress import Progress
 from swiftlet.servers.sources import Source
 from swiftlet.servers.state import PushState
-from swiftlet.servers.words import words_of
 from swiftlet.types import Embeddings
 
 
@@ -77,9 +77,8 @@ class Target(ABC):
                 missing -= {*map(field_of, keys_of(document.metadata))}
             self._num_passages += len(document.passages)
             if self._analysis is not None:
-                for start, end in document.passages:
-                    text = document.text[start:end]
-                    self.count_words(words_of(self._analysis, document.title, text))
+                for text in read_texts(document, document.passages, source.manifest.details):
+                    self.count_words(self._analysis.passage_words(text))
         if missing:
             raise InvalidArgumentError(
                 f"the facet is {shown(min(missing))}, but no document has a value of it"
@@ -114,8 +113,8 @@ class Target(ABC):
         """The number of passages."""
 
     @abstractmethod
-    def sample(self, count: int) -> list[tuple[str, str, Embeddings]]:
-        """The title, text and embedding (dim,) of `count` passages from all parts, or of all."""
+    def sample(self, count: int) -> list[tuple[str, str, str, Embeddings]]:
+        """Title, text, heading and embedding (dim,) of `count` passages from all parts, or all."""
 
     @property
     @abstractmethod

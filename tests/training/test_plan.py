@@ -84,13 +84,14 @@ def test_encoders_of_two_spaces_without_a_projection_are_noted(
         f"{tmp_path / 'one' / each}" for each in ("query_encoder", "document_encoder")
     )
 
-    def notes(query_encoder: str) -> str:
+    def notes(query_encoder: str, **settings: Any) -> str:
         models = {"query_encoder__model": query_encoder, "document_encoder__model": documents}
-        return "".join(plan(**models, dual_encoder=none).notes)
+        return "".join(plan(**models, dual_encoder=none, **settings).notes)
 
     assert "another embedding space" not in notes(queries)
     of_other = f"{tmp_path / 'other' / 'query_encoder'}"
     assert f"{of_other} is of another embedding space than {documents}" in notes(of_other)
+    assert "another embedding space" not in notes(of_other, alignment__start="ridge")
 
 
 def test_token_embeddings_that_are_replaced_are_noted(

@@ -399,8 +399,9 @@ def test_data_that_cannot_be_trained_on_are_named_and_leave_no_directory(
 
 
 def test_a_share_that_leaves_no_negative_leaves_no_directory(make: Make, tmp_path: Path) -> None:
-    negatives = {"samplers": ["uniform"], "per_query": 2, "teacher_share": 1e-9}
-    settings = make(recipe="contrastive", negatives=negatives)
+    # A batch of two has two negatives: soon both are above the mean.
+    negatives = {"samplers": ["uniform"], "per_query": 1, "teacher_share": 1e-9}
+    settings = make(recipe="contrastive", negatives=negatives, optimiser__batch_size=2)
     message = refused(TrainingDataError, settings, tmp_path / "run")
     assert "teacher_share leaves no negative" in message
     assert not (tmp_path / "run").exists()

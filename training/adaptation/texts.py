@@ -13,7 +13,7 @@ from swiftlet.evaluation.experiment import JudgedSet
 from swiftlet.index.directory import documents
 from swiftlet.types import Qrels, Query
 from training.data.judged_split import split_by_documents
-from training.distillation.sentences import Sentence, sample_sentences
+from training.data.sentences import Sentence, sample_sentences
 from training.distillation.settings import Judged
 
 _SENTENCES = 12_000

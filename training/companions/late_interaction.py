@@ -15,6 +15,7 @@ from pydantic import Field
 from torch.nn import functional
 from typing_extensions import override
 
+from swiftlet.encoders.encoder import Role
 from swiftlet.errors import InvalidArgumentError
 from training.contrastive.batch_encoder import BatchEncoder
 from training.data.passages import PassageTexts
@@ -106,7 +107,8 @@ class LateInteraction:
     @torch.no_grad()
     def scores(self, queries: Sequence[str], documents: Sequence[str]) -> torch.Tensor:
         """The score of each document for each query, (n, m)."""
-        parts = [self._encoded(queries[i : i + self._size]) for i in self._starts(queries)]
+        starts = self._starts(queries)
+        parts = [self._encoded(queries[i : i + self._size], "query") for i in starts]
         rows = []
         for first in self._starts(documents):
             tokens, present = self._encoded(documents[first : first + self._size])
@@ -116,9 +118,11 @@ class LateInteraction:
     def _starts(self, texts: Sequence[str]) -> range:
         return range(0, len(texts), self._size)
 
-    def _encoded(self, texts: Sequence[str]) -> tuple[torch.Tensor, torch.Tensor]:
+    def _encoded(
+        self, texts: Sequence[str], role: Role | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """The outputs of tokens, of length 1 (n, tokens, width), and whether there is one."""
-        features = self._tower.tokenise(texts, self._accelerator.device)
+        features = self._tower.tokenise(texts, self._accelerator.device, role)
         with self._accelerator.autocast():
             outputs = self._tower.token_outputs(features)
         return functional.normalize(outputs.float(), dim=-1), features["attention_mask"].bool()

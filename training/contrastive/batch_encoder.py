@@ -7,6 +7,7 @@ from functools import partial
 import torch
 from accelerate import Accelerator
 
+from swiftlet.encoders.encoder import Role
 from training.data.passages import PassageTexts
 from training.loop.embedding_cache import EmbeddingCache
 from training.loop.lengths import computed_by_length
@@ -60,14 +61,22 @@ class BatchEncoder:
         dual = self.dual_encoder
         return self._without_gradient(dual.query_tower, dual.project_queries, texts)
 
+    def query_outputs(self, texts: Sequence[str]) -> torch.Tensor:
+        """Outputs (n, width) of the query model for `texts`, without gradient."""
+        return self._without_gradient(self.dual_encoder.query_tower, _identity, texts)
+
     def documents(self, texts: Sequence[str]) -> torch.Tensor:
         """Embeddings (n, document_width) of `texts` by the document encoder, without gradient."""
         dual = self.dual_encoder
         return self._without_gradient(dual.document_tower, dual.project_documents, texts)
 
-    def document_outputs(self, texts: Sequence[str]) -> torch.Tensor:
-        """Outputs (n, vectors · width) of the document model for `texts`, without gradient."""
-        return self._without_gradient(self.dual_encoder.document_tower, _identity, texts)
+    def as_queries(self, texts: Sequence[str]) -> torch.Tensor:
+        """Outputs (n, width) of the document model for queries: with their prompt, if it has one.
+
+        Of several vectors, a query has the first one, from the first token.
+        """
+        tower = self.dual_encoder.document_tower
+        return self._without_gradient(tower, _identity, texts, "query")[:, : tower.width]
 
     def passages(self, passages: PassageTexts, rows: Rows) -> torch.Tensor:
         """Embeddings (n, document_width) of passage rows, without gradient."""
@@ -107,9 +116,11 @@ class BatchEncoder:
         return known.get(passages, rows, compute).to(self.accelerator.device)
 
     @torch.no_grad()
-    def _without_gradient(self, tower: Tower, head: Head, texts: Sequence[str]) -> torch.Tensor:
+    def _without_gradient(
+        self, tower: Tower, head: Head, texts: Sequence[str], role: Role | None = None
+    ) -> torch.Tensor:
         def compute(batch: list[str]) -> torch.Tensor:
-            return self._encode(tower, head, tower.tokenise(batch, self.accelerator.device))
+            return self._encode(tower, head, tower.tokenise(batch, self.accelerator.device, role))
 
         training = tower.training
         tower.eval()

@@ -18,6 +18,8 @@ TOWERS: tuple[TowerName, ...] = ("query", "document")
 LEAST_NDCG = 0.1
 """An encoder with a lower nDCG@10 has nothing to lose: its changes are chance."""
 
+LEAST_GAIN = 0.01
+
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingStatistics:
@@ -90,17 +92,21 @@ class Collapse(Table):
     """[collapse]: when a run counts as collapsed, and whether it then stops.
 
     A collapse is complete if the loss is at least `loss_share` of ln(|D⁻| + 1), and the mean cosine
-    of all trained towers is at least `cosine`. It is dimensional if the effective rank of one of
-    them is at most `effective_rank`, and less than half of its initial value. A collapse of
-    retrieval is an nDCG@10 below `ndcg_share` of its initial value, if this was at least
-    `LEAST_NDCG`; the embeddings may still differ then. Before training, the embeddings of good
-    encoders are often nearly the same. Therefore an evaluation before the first step does not
-    count, and only `patience` collapsed evaluations in a row end a run.
+    of all trained towers is at least `cosine`, or of one whose effective rank has halved. It is
+    dimensional if the effective rank of one of them has halved and is at most `effective_rank`, or
+    is below `rank_share` of its initial value. A collapse of retrieval is an nDCG@10 below
+    `ndcg_share` of its initial value; if this was below `LEAST_NDCG`, it is one that still is, with
+    a loss near its limit and a rank that has halved. Before training, the embeddings of good
+    encoders are often nearly the same, and a pair that learns may pass through such a state.
+    Therefore an evaluation before the first step does not count, nor one whose nDCG@10 has risen by
+    `LEAST_GAIN` since the evaluation before, and only `patience` collapsed evaluations in a row end
+    a run.
     """
 
     stop: bool = True
     cosine: Fraction = 0.95
     effective_rank: Annotated[float, Field(ge=1)] = 3.0
+    rank_share: Fraction = 0.1
     loss_share: Fraction = 0.9
     ndcg_share: Fraction = 0.5
     patience: Count = 2
@@ -110,39 +116,47 @@ class Collapse(Table):
 class CollapseMonitor:
     """Detects a collapse from the loss and from the embeddings of the trained towers.
 
-    Its state is `first_ranks` and `first_ndcg`, the initial values, and `seen`, the number of
-    collapsed evaluations in a row.
+    Its state is `first_ranks` and `first_ndcg`, the initial values; `last_ndcg`, that of the
+    evaluation before; and `seen`, the number of collapsed evaluations in a row.
     """
 
     settings: Collapse
     trained: Collection[TowerName] = TOWERS
     first_ranks: dict[str, float] = field(default_factory=dict)
     first_ndcg: float = 0.0
+    last_ndcg: float = math.inf
     seen: int = 0
 
     def begin(self, figures: CollapseMetrics) -> None:
         """Record the effective ranks and nDCG@10 before the first step."""
         self.first_ranks = {tower: figures.of(tower).effective_rank for tower in TOWERS}
-        self.first_ndcg = figures.ndcg
+        self.first_ndcg = self.last_ndcg = figures.ndcg
 
     def verdict(self, figures: CollapseMetrics) -> Verdict:
         """The kind of collapse in one evaluation."""
+        if figures.ndcg >= self.last_ndcg + LEAST_GAIN:
+            return "none"
         settings = self.settings
-        alike = min(figures.of(tower).cosine for tower in self.trained) >= settings.cosine
-        if alike and figures.loss >= settings.loss_share * figures.collapsed_loss:
+        alike = {t for t in self.trained if figures.of(t).cosine >= settings.cosine}
+        shares = {
+            t: figures.of(t).effective_rank / self.first_ranks.get(t, math.inf)
+            for t in self.trained
+        }
+        halved = {t for t, share in shares.items() if share < 1 / 2}
+        is_at_limit = figures.loss >= settings.loss_share * figures.collapsed_loss
+        if is_at_limit and (alike & halved or len(alike) == len(self.trained)):
             return "complete"
-        is_flat = any(
-            figures.of(tower).effective_rank <= settings.effective_rank
-            and figures.of(tower).effective_rank < self.first_ranks.get(tower, math.inf) / 2
-            for tower in self.trained
-        )
-        if is_flat:
+        least = settings.effective_rank
+        if any(figures.of(t).effective_rank <= least for t in halved) or any(
+            0 < share < settings.rank_share for share in shares.values()
+        ):
             return "dimensional"
-        could_retrieve = self.first_ndcg >= LEAST_NDCG
-        lost = figures.ndcg < settings.ndcg_share * self.first_ndcg
-        return "retrieval" if could_retrieve and lost else "none"
+        if self.first_ndcg < LEAST_NDCG:
+            return "retrieval" if halved and is_at_limit and figures.ndcg < LEAST_NDCG else "none"
+        return "retrieval" if figures.ndcg < settings.ndcg_share * self.first_ndcg else "none"
 
     def has_collapsed(self, figures: CollapseMetrics) -> bool:
         """Record an evaluation after training steps; whether the run has collapsed."""
         self.seen = self.seen + 1 if self.verdict(figures) != "none" else 0
+        self.last_ndcg = figures.ndcg
         return self.seen >= self.settings.patience

@@ -160,6 +160,7 @@ class ContrastiveTask(Task):
             "documents_unchanged": self._encoder.embedding_cache is not None,
             "first_ranks": self._monitor.first_ranks,
             "first_ndcg": self._monitor.first_ndcg,
+            "last_ndcg": self._monitor.last_ndcg,
             "collapse_seen": self._monitor.seen,
             "stopping": None if stopping is None else [stopping.best, stopping.best_epoch],
         }
@@ -171,6 +172,7 @@ class ContrastiveTask(Task):
             self._encoder.embedding_cache = None
         self._monitor.first_ranks = dict(state["first_ranks"])
         self._monitor.first_ndcg = state["first_ndcg"]
+        self._monitor.last_ndcg = state.get("last_ndcg", math.inf)  # of an earlier version
         self._monitor.seen = state["collapse_seen"]
         if (stopping := self._settings.stopping) is not None:
             stopping.best, stopping.best_epoch = state["stopping"]

@@ -24,7 +24,8 @@ class Candidates:
     """The documents of a step: the rows `with_texts`, and cached ones as constants.
 
     `positives` (queries,) and `negatives` (queries, documents) are as in `ScoredBatch`. One of the
-    cached rows for each query stands in for their gradient, if there are `stand_ins` (queries,).
+    cached rows for each query stands in for the gradient of their embeddings, if there are
+    `stand_ins` (queries,).
     `encoded` (m,) are the rows that are encoded with gradient, ascending.
     """
 
@@ -46,12 +47,12 @@ class Candidates:
         :param texts: The texts of the queries.
         """
         own = documents[np.searchsorted(self.encoded, self.with_texts)]
-        standing_in, learning = None, queries
+        standing_in = None
         if len(self.stand_ins):
             drawn = documents[np.searchsorted(self.encoded, self.stand_ins)]
-            standing_in = StandIns(len(self.with_texts), paired_scores(queries, drawn))
-            learning = queries.detach()
-        found = scores(queries, own), scores(learning, self.cached_embeddings)
+            # Cached embeddings give a query its gradient exactly.
+            standing_in = StandIns(len(self.with_texts), paired_scores(queries.detach(), drawn))
+        found = scores(queries, own), scores(queries, self.cached_embeddings)
         every = torch.cat(found, dim=1)
         return ScoredBatch(
             every, self.positives, self.negatives, standing_in, texts, self.with_texts

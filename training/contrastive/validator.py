@@ -55,13 +55,11 @@ class Validator:
     factory: str | None = None
 
     def divergence(self, encoder: BatchEncoder) -> float:
-        """The KL estimate between the towers (001, eq. 9), each with half of the queries.
-
-        Of several vectors, the first one counts, from the first token, as for queries.
-        """
-        texts = self._sampled_queries()
-        queries = encoder.queries(texts[1::2])
-        return kl_estimate(encoder.documents(texts[::2])[:, : queries.shape[1]], queries)
+        """The KL estimate between the towers (001, eq. 9), each with half of the queries."""
+        texts, dual = self._sampled_queries(), encoder.dual_encoder
+        queries, outputs = encoder.queries(texts[1::2]), encoder.as_queries(texts[::2])
+        with torch.no_grad():
+            return kl_estimate(dual.project_one(outputs), queries)
 
     def embedding_statistics(
         self, encoder: BatchEncoder

@@ -114,14 +114,16 @@ def distill(
             accelerator=accelerator,
             **on_index,
         )
+        if pairs is not None and not (loop.state.step or start.get("finish")):
+            progress.note(task.expected())
         loop.train(lambda _: task.stage())
         best = loop.take_best()
         student.eval()
         final = {"step": best.step, "cosine": task.evaluate(best.step).metrics["cosine"]}
         overlaps, verdict = [], None
-        reference = teacher.encoder
-        if pairs is not None and reference is None:
-            reference = own_encoder(Path(str(settings.index)), teacher)
+        reference = teacher.encoder or (
+            None if pairs is None else own_encoder(Path(str(settings.index)), teacher)
+        )
         if comparison is not None and compare and reference is not None:
             texts = mixture.texts(mixture.held_out)[:_COMPARED_ON]
             if pairs is not None and mixture.num_asked == 0:

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from swiftlet.errors import InvalidArgumentError, QueryError
 from swiftlet.index.contents import Contents
-from swiftlet.index.documents.passages import encoder_text
+from swiftlet.index.documents.passages import encoder_text, read_texts
 from swiftlet.index.documents.split import SplitDocument
 from swiftlet.manifest import L2, Manifest
 from swiftlet.text import check_query
 from swiftlet.types import Document, Passage
 from training.data.query_groups import digest
-from training.distillation.sentences import Sentence, sample_sentences, sentences
+from training.data.sentences import Sentence, sample_sentences, sentences
 from training.distillation.settings import Distillation
 from training.distillation.texts import FEWEST_TEXTS, TextMixture, TextSource, normalised
 from training.errors import TrainingDataError
@@ -107,7 +107,8 @@ def read_pairs(index: Path, manifest: Manifest, seed: int) -> IndexPairs:
     held_out = frozenset(sorted(set(names), key=digest)[:count])
     first: dict[str, int] = {}
     for place, (_, document, passage) in enumerate(found):
-        if text := normalised(encoder_text(document.title, passage.text)):
+        span = passage.start, passage.end
+        if text := normalised(next(read_texts(document, [span], manifest.details))):
             first.setdefault(text, place)
     if len(first) < FEWEST_TEXTS:
         raise TrainingDataError(

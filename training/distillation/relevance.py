@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch.nn import functional
 
 from swiftlet.index.vectors.vector_index import VectorIndex
+from training.contrastive.false_negatives import may_be_relevant
 from training.distillation.overlap import IndexComparison
 from training.distillation.settings import Distillation, Judged
 from training.distillation.texts import normalised
@@ -123,7 +124,8 @@ class RelevanceTerm:
         with torch.no_grad():
             expected = teacher[chosen].to(student.device) @ passages.T
             best = expected.masked_fill(~is_relevant, -torch.inf).amax(1, keepdim=True)
-            counts = is_relevant | (expected <= self._share * best)
+            mean = expected.mean(1, keepdim=True)
+            counts = is_relevant | ~may_be_relevant(expected, best, mean, self._share)
         logits = (self._factor * scores).masked_fill(~counts, -torch.inf)
         losses = logits.logsumexp(1) - logits.masked_fill(~is_relevant, -torch.inf).logsumexp(1)
         return losses @ torch.tensor(weights, device=student.device) / len(texts)

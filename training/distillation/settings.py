@@ -102,8 +102,9 @@ class Distillation(BaseModel):
     :param judged: Queries with judgements, which the student imitates the teacher on, too, and
         learns from by a contrastive term over the passages of `index`. Its factor of scores is
         `judged_score_factor`. A passage is no negative if the teacher scores it above
-        `teacher_share` of its score of the best relevant passage: it may be relevant, too. The run
-        takes its last step, since the cosine falls while documents are learnt.
+        `teacher_share` of the way from the mean of all passages to the best relevant passage: it
+        may be relevant, too. The run takes its last step, since the cosine falls while documents
+        are learnt.
     :param average: The share of the initial weights in the final ones, by which a student that is
         trained further on few texts loses less on other texts (Wortsman et al., "Robust fine-tuning
         of zero-shot models", 2022).

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import torch
 from torch import nn
-from torch.nn import functional
 
 from swiftlet.errors import InvalidArgumentError
 from training.distillation.settings import Distillation
@@ -14,8 +13,6 @@ from training.model.loading import truncating_tokenizer
 from training.model.lookup import make_lookup
 from training.model.towers import Tower
 
-_RIDGE = 1e-3
-_RIDGES = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0, 3.0)
 _WORD = "a"
 _ENCODED_TOGETHER = 512
 
@@ -72,54 +69,6 @@ class Student(nn.Module):
         outputs: torch.Tensor = self.tower(dict(features))
         return outputs if self.projection is None else self.projection(outputs)
 
-    def fit_projection(
-        self,
-        outputs: torch.Tensor,
-        wanted: torch.Tensor,
-        held_out: tuple[torch.Tensor, torch.Tensor] | None = None,
-        weights: torch.Tensor | None = None,
-    ) -> None:
-        """Initialise the projection such that it maps `outputs` (n, own width) close to `wanted`.
-
-        This is ridge regression, and saves the steps that a random projection would need.
-
-        :param wanted: The teacher's outputs for the same texts, (n, width).
-        :param held_out: Both of other texts; the regularisation with the best mean cosine on them
-            is taken.
-        :param weights: Those of the n texts, (n,); by default all 1.
-        """
-        if self.projection is None:
-            return
-        inputs = _with_one(outputs)
-        weighted = inputs if weights is None else weights[:, None].double() * inputs
-        gram, product = inputs.T @ weighted, weighted.T @ wanted.double()
-        scale = gram.diagonal().mean() * torch.eye(len(gram), dtype=gram.dtype)
-        rates = [_RIDGE] if held_out is None else _RIDGES
-        solutions = [torch.linalg.solve(gram + rate * scale, product) for rate in rates]
-        if held_out is not None:
-            others, expected = _with_one(held_out[0]), held_out[1].double()
-            solutions.sort(
-                key=lambda each: float(functional.cosine_similarity(others @ each, expected).mean())
-            )
-        solution = solutions[-1].float()
-        with torch.no_grad():
-            self.projection.weight.copy_(solution[:-1].T)
-            self.projection.bias.copy_(solution[-1])
-
-    @torch.no_grad()
     def save(self, directory: Path) -> None:
-        """Write the whole encoder as a Sentence Transformers directory.
-
-        A look-up table is projected: the mean of projected vectors is the projected mean.
-        """
-        tower, projection = self.tower, self.projection
-        if tower.is_lookup and projection is not None:
-            table = projection(tower.encoder[0].embedding.weight).cpu()
-            lookup = make_lookup(tower.encoder.tokenizer, table, tower.max_tokens)
-            tower, projection = Tower(lookup, tower.max_tokens, tower.prompts), None
-        tower.save(directory, projection)
-
-
-def _with_one(outputs: torch.Tensor) -> torch.Tensor:
-    """Inputs (n, width + 1) of a regression with a constant."""
-    return torch.cat([outputs, torch.ones(len(outputs), 1)], dim=1).double()
+        """Write the whole encoder as a Sentence Transformers directory."""
+        self.tower.save(directory, self.projection)

@@ -1,7 +1,7 @@
 """Distillation as a task of the training loop: the student imitates the teacher's outputs."""
 
 from collections.abc import Mapping
-from time import monotonic
+from time import monotonic, perf_counter
 from typing import Any, TypedDict, Unpack
 
 import numpy as np
@@ -21,11 +21,13 @@ from training.distillation.texts import TextMixture
 from training.errors import NotFiniteError
 from training.loop.stage import Evaluation, Stage, StageLength, Task
 from training.objective.negatives.sampler import Rows
+from training.objective.ridge import fit_map
 
 _LOG_EVERY, _FEWEST_SAVED = 50, 10
 _FITTED_ON, _PAIRS_FITTED_ON = 8192, 20_000
 # Queries of other subjects than the passages would take a linear map away from the passages.
 _WEIGHT_OF_QUERY = 0.2
+_TIMED_TEXTS, _TIMED_STEPS = 64, 4
 _PASSAGES_AT_ONCE, _SPREADS, _LEAST_SPREAD = 4096, 2.0, 1e-3
 
 
@@ -95,23 +97,49 @@ class DistillationTask(Task):
             seed=(self._settings.seed,),
         )
 
+    def expected(self) -> str:
+        """How long the closed form and the training of pairs take, by some texts and steps."""
+        seconds, told = 0.0, list[str]()
+        if self._student.projection is not None:
+            passages = np.arange(self._mixture.sources[0].num_passages)[:_PAIRS_FITTED_ON]
+            some = passages[:: -(-len(passages) // _TIMED_TEXTS)]
+            began = perf_counter()
+            self._encode(self._student.tower, some)
+            seconds += (perf_counter() - began) * len(passages) / len(some)
+            told.append(f"the closed form of {len(passages):,} passages")
+        if steps := self._length.num_steps:
+            batches = self.batches(0)
+            order = np.argsort(self._token_counts[batches].sum(axis=1))
+            places = (2 * np.arange(_TIMED_STEPS) + 1) * len(order) // (2 * _TIMED_STEPS)
+            self.backward(0, batches[0])  # the first one takes longer
+            began = perf_counter()
+            for batch in batches[order[places]]:
+                self.backward(0, batch)
+            training = (perf_counter() - began) * steps / _TIMED_STEPS
+            seconds += min(training, 60 * (self._settings.minutes or np.inf))
+            self._student.zero_grad()
+            told.append(f"{steps:,} steps of {self._length.batch_size} texts")
+        minutes = round(seconds / 60)
+        length = f"about {minutes} min" if minutes else "less than a minute"
+        return f"{length}: {', then '.join(told)}"
+
     @override
     def prepare(self) -> None:
-        """Fit the student's projection, if it has one, by least squares."""
+        """Fit the student's projection, if it has one, in closed form."""
         if self._student.projection is None:
             return
-        training = self._mixture.training
+        training, held_out, weights = self._mixture.training, self._mixture.held_out, None
         training = training[self._is_exact[training]]
         random = np.random.default_rng(self._settings.seed)
         most = _PAIRS_FITTED_ON if self._settings.pairs else _FITTED_ON
         chosen = training[np.sort(random.permutation(len(training))[:most])]
-        if not self._settings.pairs:
-            self._student.fit_projection(*self._pairs(chosen))
-            return
-        passages = np.arange(self._mixture.sources[0].num_passages)
-        held_out = np.setdiff1d(passages, training)
-        weights = torch.where(torch.from_numpy(chosen < len(passages)), 1.0, _WEIGHT_OF_QUERY)
-        self._student.fit_projection(*self._pairs(chosen), self._pairs(held_out), weights)
+        if self._settings.pairs:
+            passages = np.arange(self._mixture.sources[0].num_passages)
+            held_out = np.setdiff1d(passages, self._mixture.training)
+            is_passage = torch.from_numpy(chosen < len(passages))
+            weights = torch.where(is_passage, 1.0, _WEIGHT_OF_QUERY)
+        pairs = self._pairs(chosen), self._pairs(held_out)
+        fit_map(self._student.projection, *pairs, weights=weights)
 
     @override
     def batches(self, epoch: int) -> NDArray[np.int64]:

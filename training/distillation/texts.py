@@ -17,7 +17,7 @@ from swiftlet.manifest import FILE_NAME
 from swiftlet.text import normalise
 from swiftlet.types import Document
 from training.data.query_groups import digest
-from training.distillation.sentences import sample_sentences
+from training.data.sentences import sample_sentences
 from training.distillation.settings import Distillation
 from training.errors import TrainingDataError
 from training.objective.negatives.sampler import Rows

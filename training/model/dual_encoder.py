@@ -24,8 +24,8 @@ class DualEncoder(nn.Module):
 
     The projection `shared` is the projection of the paper: both towers use the same W and b. If the
     towers differ in width, a linear adapter first maps the output of the query tower to the width
-    of the document tower. With `separate` each tower has its own projection, and with `none` there
-    is no projection.
+    of the document tower; it is a part of the query encoder. With `separate` each tower has its own
+    projection, and with `none` there is no projection.
 
     The towers may share parameters, or be one. Parameters that are frozen at first stay frozen.
     """
@@ -39,6 +39,7 @@ class DualEncoder(nn.Module):
         dim: int | None = None,
         start: Start = "random",
         layer_norm: bool = False,
+        maps_queries: bool = False,
     ) -> None:
         """Join two towers, or one as both.
 
@@ -48,6 +49,8 @@ class DualEncoder(nn.Module):
             square orthogonal projection keeps all angles, and so the similarities that the language
             models have learnt.
         :param layer_norm: Normalise the projected outputs over their dimensions (002, section 4.1).
+        :param maps_queries: Let the `query_map` be for queries alone, for an alignment in closed
+            form: an adapter, which begins as the identity if it is square, or the own projection.
         :raises InvalidArgumentError: When there is no projection although the widths differ, or
             `dim` differs from the width; or a query has several vectors, or `dim` is above the
             width of the document tower.
@@ -62,10 +65,11 @@ class DualEncoder(nn.Module):
         towers = nn.ModuleList([query_tower, document_tower])
         self._untrained = {each for each in towers.parameters() if not each.requires_grad}
         widths = query_tower.width, document_tower.width
-        if projection == "none" and widths[0] != widths[1]:
+        if projection == "none" and widths[0] != widths[1] and not maps_queries:
             raise InvalidArgumentError(
                 f"the query tower is {widths[0]} wide and the document tower {widths[1]}: without "
-                "a projection they must be equal; choose projection shared or separate"
+                "a projection they must be equal; choose projection shared or separate, or set "
+                "alignment.start to 'ridge'"
             )
         self.dim = dim or widths[1]
         if projection == "none" and self.dim != widths[1]:
@@ -88,14 +92,22 @@ class DualEncoder(nn.Module):
         self.document_projection = None if projection == "none" else linear(widths[1], self.dim)
         self.adapter = None
         self.query_projection = self.document_projection
-        if projection == "shared" and widths[0] != widths[1]:
-            self.adapter = nn.Linear(widths[0], widths[1])
-        elif projection == "separate":
+        if projection == "separate":
             self.query_projection = linear(widths[0], self.dim)
+        elif maps_queries or widths[0] != widths[1]:
+            self.adapter = nn.Linear(*widths)
         if start == "orthogonal":
             for each in self._linear_maps():
                 nn.init.orthogonal_(each.weight)
                 nn.init.zeros_(each.bias)
+        if self.adapter is not None and widths[0] == widths[1]:
+            nn.init.eye_(self.adapter.weight)
+            nn.init.zeros_(self.adapter.bias)
+
+    @property
+    def query_map(self) -> nn.Linear | None:
+        """The first linear map of the query language model's outputs."""
+        return self.adapter or self.query_projection
 
     def project_queries(self, outputs: torch.Tensor) -> torch.Tensor:
         """Project and normalise the query language model's outputs (n, width)."""
@@ -105,15 +117,21 @@ class DualEncoder(nn.Module):
     def project_documents(self, outputs: torch.Tensor) -> torch.Tensor:
         """Project and normalise the outputs (n, vectors · width) of the document language model."""
         vectors = outputs.reshape(-1, self.document_tower.width)
-        return _unit(vectors, self.document_projection).reshape(-1, self.document_width)
+        return self.project_one(vectors).reshape(-1, self.document_width)
+
+    def project_one(self, outputs: torch.Tensor) -> torch.Tensor:
+        """Project and normalise outputs (n, width) of the document language model, one a text."""
+        return _unit(outputs, self.document_projection)
 
     def parts(self) -> Iterator[tuple[Part, list[nn.Parameter]]]:
         """The parameters that train or freeze together. Shared ones are the document encoder's."""
         documents = [p for p in self.document_tower.parameters() if p not in self._untrained]
         others = self._untrained.union(documents)
-        yield "query_encoder", [p for p in self.query_tower.parameters() if p not in others]
+        queries = nn.ModuleList([self.query_tower, *filter(None, [self.adapter])]).parameters()
+        projections = nn.ModuleList(each for each in self._linear_maps() if each != self.adapter)
+        yield "query_encoder", [p for p in queries if p not in others]
         yield "document_encoder", documents
-        yield "projection", list(nn.ModuleList(self._linear_maps()).parameters())
+        yield "projection", list(projections.parameters())
 
     def parameter_groups(
         self, learning_rates: Mapping[Part, float]
@@ -146,7 +164,7 @@ class DualEncoder(nn.Module):
 
     def _whole_query_projection(self) -> nn.Linear | None:
         if self.adapter is None or self.query_projection is None:
-            return self.query_projection
+            return self.query_projection or self.adapter
         # The product of two linear maps is a linear map.
         outer = self.query_projection
         whole = type(outer)(self.adapter.in_features, self.dim)

@@ -21,7 +21,7 @@ from training.model.loading import (
     prompts_of,
     truncating_tokenizer,
 )
-from training.model.lookup import bags, is_lookup, table_of
+from training.model.lookup import bags, is_lookup, make_lookup, table_of
 from training.model.poolings import POOLINGS, make_pooling, pooling_of, unit_length, vectors_of
 from training.model.quiet import quiet
 
@@ -138,13 +138,15 @@ class Tower(nn.Module):
         return cls(encoder, max_tokens, prompts, settings.role)
 
     def tokenise(
-        self, texts: Sequence[str], device: torch.device | None = None
+        self, texts: Sequence[str], device: torch.device | None = None, role: Role | None = None
     ) -> dict[str, Tensor]:
         """Token ids and attention mask (n, tokens) of `texts`, padded to the longest of them.
 
         :param device: Where they are; by default on the CPU.
+        :param role: What these texts are, if not what the tower's texts are.
         """
-        texts = [self._clean(self.prompt + text).strip() for text in texts]
+        prompt = self.prompts.get(role, "") if role else self.prompt
+        texts = [self._clean(prompt + text).strip() for text in texts]
         encodings = self._tokenizer.encode_batch(texts)
         return {
             "input_ids": torch.tensor([encoding.ids for encoding in encodings], device=device),
@@ -233,10 +235,19 @@ class Tower(nn.Module):
         }
         return SentenceTransformer(modules=modules, device=str(device), prompts=prompts)
 
+    @torch.no_grad()
     def save(self, directory: Path, projection: nn.Linear | None = None) -> None:
-        """Write the whole encoder as a Sentence Transformers directory, truncation included."""
+        """Write the whole encoder as a Sentence Transformers directory, truncation included.
+
+        A look-up table is projected: the mean of projected vectors is the projected mean.
+        """
+        tower = self
+        if self.is_lookup and type(projection) is nn.Linear:
+            table = projection(self.encoder[0].embedding.weight).cpu()
+            lookup = make_lookup(self.encoder.tokenizer, table, self.max_tokens)
+            tower, projection = Tower(lookup, self.max_tokens, self.prompts), None
         with quiet():
-            self.with_projection(projection).save(str(directory), create_model_card=False)
+            tower.with_projection(projection).save(str(directory), create_model_card=False)
 
 
 class NormalisedLinear(nn.Linear):

@@ -51,10 +51,10 @@ class StandIns:
     """The gradient of cached negatives (Lindgren et al. 2021, "Efficient Training of Retrieval
     Models using Negative Cache").
 
-    The scores of the columns from `first` on have no gradient. `scores` (queries,) has the score of
-    one re-encoded document for each query, drawn from the softmax over these columns. Its gradient,
-    times the softmax probability of all columns, is their gradient in expectation, if the cached
-    embeddings are from the current encoder.
+    The columns from `first` on have no gradient of documents. `scores` (queries,) has the score of
+    one re-encoded document for each query, drawn from the softmax over these columns, without a
+    gradient of the query. Its gradient, times the softmax probability of all columns, is their
+    gradient in expectation, if the cached embeddings are from the current encoder.
     """
 
     first: int
@@ -67,7 +67,7 @@ class ScoredBatch:
 
     `scores` (queries, documents) are Φ(q, d), and `positives` (queries,) the column of each query's
     d⁺. `negatives` (queries, documents) says whether a document is in D⁻ of a query. With
-    `stand_ins`, the last columns have no gradient of their own. `queries` are the texts of the
+    `stand_ins`, the last columns have no gradient of documents. `queries` are the texts of the
     queries, and `rows` the passage rows of the first columns; the other columns are cached.
     """
 
@@ -117,8 +117,8 @@ class NamedLoss(Loss, Protocol):
 class SoftmaxLoss(NamedLoss):
     """The mean −log of the softmax probability of each query's positive (eq. 5), in float32.
 
-    The softmax of a query is over its positive and its negatives. Stand-ins give a gradient to
-    columns that have none; the loss itself is the same.
+    The softmax of a query is over its positive and its negatives. Stand-ins give a gradient to the
+    documents of columns that have none; the loss itself is the same.
     """
 
     def __init__(self, settings: Scale) -> None:

@@ -18,6 +18,7 @@ SMALLEST_DISTANCE = 1e-6
 _ROWS_AT_ONCE = 1024
 
 PlateauFigure = Literal["ndcg@10", "kl"]
+Texts = Literal["queries", "sentences", "both"]
 
 
 def kl_estimate(sample: torch.Tensor, other: torch.Tensor) -> float:
@@ -60,9 +61,16 @@ class Alignment(Table):
     on the validation queries, or the KL estimate per dimension, which should fall. δ is given
     absolutely (`threshold`) or per dimension (`threshold_per_dimension`; 250/512 in the paper),
     which can be used for embeddings of any size.
+
+    With the `start` "ridge", the query encoder begins with a linear map to the document encoder's
+    outputs, in closed form, fitted to `texts`: the queries, sentences of passages, or both. With
+    no steps (`max_steps` 0), this map is the alignment.
     """
 
+    start: Literal["ridge"] | None = None
+    texts: Texts = "queries"
     max_epochs: Positive = 20
+    max_steps: Annotated[int, Field(ge=0)] | None = None
     train_projection: bool = True
     threshold: StrictFloat | None = None
     threshold_per_dimension: float | None = None

@@ -226,9 +226,10 @@ def _print_outcome(outcome: "DistillationResult", out: Path, imitated: str) -> N
 
 def sentence_of(verdict: "Verdict", trained: bool = False) -> str:
     """What to do with an encoder that has learnt from an index, by more than the closed form."""
-    from training.distillation.verdict import LEAST_OF_PASSAGES, LEAST_OVERLAP
+    from training.distillation.verdict import LEAST_OF_KNOWN_ITEMS, LEAST_OF_PASSAGES, LEAST_OVERLAP
 
     found = f"of the 10 nearest passages of a held-out passage it finds {verdict.passages:.0%}; "
+    bound = f"at least {LEAST_OF_PASSAGES:.0%} of these passages"
     if verdict.known_items is None:
         found += (
             "nDCG@10 is not measured (no sentence or title of two words with a space between them "
@@ -239,10 +240,10 @@ def sentence_of(verdict: "Verdict", trained: bool = False) -> str:
             f"nDCG@10 of held-out sentences and titles, each a query for its document, is "
             f"{verdict.known_items:.3f}"
         )
-    bound = f"at least {LEAST_OF_PASSAGES:.0%} of these passages"
+        bound = f"an nDCG@10 of {LEAST_OF_KNOWN_ITEMS:g}"
     if verdict.overlap is not None:
         found += f"; overlap@10 with the index's own query encoder is {verdict.overlap:.3f}"
-        bound = f"an overlap of {LEAST_OVERLAP:g}"
+        bound = f"an overlap of {LEAST_OVERLAP:g}, or {bound},"
     if verdict.is_good:
         further = (
             "" if trained else "; a training, without --projection-only, mostly takes it further"

@@ -23,7 +23,7 @@ from swiftlet.corpora.vector_sources.source import bad_row
 from swiftlet.corpora.vectors import Metric, VectorBlock, VectorSource
 from swiftlet.errors import CollectionError, StorageError, shown
 from swiftlet.index.contents import EncodedCorpus
-from swiftlet.index.documents.passages import encoder_text
+from swiftlet.index.documents.passages import read_texts
 from swiftlet.index.documents.split import SplitDocument
 from swiftlet.index.vectors.embeddings_file import EmbeddingsFile
 from swiftlet.index.vectors.lengths import comparable, stretched
@@ -139,8 +139,7 @@ class Adopted(EncodedCorpus):
     def encoder_texts(self) -> Iterator[str]:
         """What a document encoder reads of each passage, in order."""
         for document in self.documents():
-            for start, end in document.passages:
-                yield encoder_text(document.title, document.text[start:end])
+            yield from read_texts(document, document.passages, {})
 
     @property
     def is_grouped(self) -> bool:

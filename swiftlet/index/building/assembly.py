@@ -19,6 +19,7 @@ from swiftlet.index.columns.columns import COLUMN_FILES, COLUMNS_FOLDER, Columns
 from swiftlet.index.columns.facets import check_facets, file_facets
 from swiftlet.index.contents import EncodedCorpus
 from swiftlet.index.documents.numbers import PASSAGE_TO_DOCUMENT_FILE
+from swiftlet.index.documents.passages import reads_headings
 from swiftlet.index.documents.store import DOCUMENTS_FILE
 from swiftlet.index.documents.writer import StoredCorpus, write_documents
 from swiftlet.index.lexical import AUTO
@@ -111,7 +112,10 @@ class Assembly:
         documents = source.documents()
         if language == AUTO:
             documents = languages.counted(documents)
-        with closing(write_documents(store, documents, source, self.progress)) as corpus:
+        headings = reads_headings(self.details)
+        with closing(
+            write_documents(store, documents, source, self.progress, headings=headings)
+        ) as corpus:
             if language == AUTO:
                 language = words_of(languages.main())
                 self.found(languages)

@@ -19,7 +19,7 @@ from swiftlet.errors import ArtefactError, InvalidArgumentError
 from swiftlet.index.building.settings import BuildSettings
 from swiftlet.index.contents import Contents
 from swiftlet.index.document_encoder import WEIGHT
-from swiftlet.index.documents.passages import encoder_text
+from swiftlet.index.documents.passages import read_texts
 from swiftlet.index.documents.writer import Hashes, StoredCorpus, hash_of
 from swiftlet.index.vectors.embeddings_file import EmbeddingsFile
 from swiftlet.manifest import load_manifest
@@ -61,6 +61,7 @@ class NewCorpus:
                 "max_tokens": splitter.max_tokens,
                 "overlap_tokens": splitter.overlap_tokens,
                 "truncate": splitter.truncate,
+                "headings": splitter.headings,
             },
             **({"vectors": vectors} if vectors > 1 else {}),
             **({} if weight is None else {WEIGHT: weight}),
@@ -176,9 +177,9 @@ def _copied(index: Path, file: EmbeddingsFile, encoder: ModelEncoder) -> Hashes:
         return np.empty(0, np.uint64)
     contents = Contents(index, manifest)
     hashes = [
-        hash_of(encoder_text(document.title, document.text[start:end]))
+        hash_of(text)
         for document in contents.documents()
-        for start, end in document.passages
+        for text in read_texts(document, document.passages, manifest.details)
     ]
     if hashes:
         file.append(contents.embeddings(), Silence(), "", len(hashes))

@@ -128,6 +128,7 @@ class BuildSettings:
             overlap_tokens=0 if self.truncate else self.overlap_tokens,
             truncate=self.truncate,
             prompt=encoder.prompt,
+            headings=True,
         )
 
 

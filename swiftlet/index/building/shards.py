@@ -242,7 +242,9 @@ def encode(
         draft(
             out, KIND, width=loaded.width, encodes=True, overwrite=overwrite, progress=progress
         ) as (artefact, file),
-        closing(write_documents(artefact / DOCUMENTS_FILE, part, new, progress)) as stored,
+        closing(
+            write_documents(artefact / DOCUMENTS_FILE, part, new, progress, headings=True)
+        ) as stored,
     ):
         new.embed(stored, file, progress)
         rows = file.rows()

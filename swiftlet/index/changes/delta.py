@@ -1,9 +1,10 @@
 """The changes of an index since its base was built, kept in memory for searches."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import groupby, starmap
+from itertools import chain, groupby
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from swiftlet.index.changes.joint import (
 from swiftlet.index.changes.log import Change
 from swiftlet.index.columns.columns import Columns
 from swiftlet.index.documents.numbers import DocumentNumbers, first_rows
-from swiftlet.index.documents.passages import encoder_text
+from swiftlet.index.documents.passages import read_texts
 from swiftlet.index.documents.store import StoredPassage
 from swiftlet.index.lexical.writer import GrowingWords
 from swiftlet.index.parts.local_parts import BaseParts, LocalParts, Segment
@@ -75,8 +76,9 @@ class LivingParts(LocalParts):
 class Delta:
     """Collects the changes of a base. Not thread-safe; the parts that it makes are."""
 
-    def __init__(self, base: BaseParts) -> None:
-        self._base = base
+    def __init__(self, base: BaseParts, details: Mapping[str, Any]) -> None:
+        """Take a base and the details of its manifest."""
+        self._base, self._details = base, details
         # The passages of a document are next to each other, in the order of the corpus.
         firsts = first_rows(self._base.passage_to_document)
         self._number_at = self._base.passage_to_document[firsts]
@@ -96,7 +98,7 @@ class Delta:
 
     def extended(self, changes: Sequence[Change]) -> LivingParts:
         """The parts with all changes so far and `changes`, which follow them; at least one."""
-        read = [each for change in changes for each in self._add(change)]
+        read = [self._add(change) for change in changes]
         base_alive, alive = self._base_alive.copy(), np.array(self._alive, dtype=np.bool)
         owners = np.array(self._owners, dtype=np.int64)
         rows = base_alive[self._base.passage_to_document], alive[owners]
@@ -121,8 +123,8 @@ class Delta:
             owners=owners,
         )
 
-    def _add(self, change: Change) -> list[tuple[str, str]]:
-        """Take a change in; the title and the text of each of its passages."""
+    def _add(self, change: Change) -> Iterable[str]:
+        """Take a change in; what the encoder has read of each of its passages."""
         document_id, document = change.document_id, change.document
         if document_id not in self._newest:
             self._find(document_id)
@@ -138,7 +140,7 @@ class Delta:
         self._owners += [len(self._documents)] * len(passages)
         self._documents.append(document)
         self._alive.append(True)
-        return [(document.title, passage.text) for passage in passages]
+        return read_texts(document, change.passages, self._details)
 
     def _find(self, document_id: str) -> None:
         """Find the place of an id in the base; a base document with this id is not found now."""
@@ -169,12 +171,12 @@ class Delta:
         return JointIndex((survivors, SurvivingRows(self._index, alive)), (base, self._index))
 
     def _joint_words(
-        self, read: Sequence[tuple[str, str]], base_alive: Mask, alive: Mask
+        self, read: Iterable[Iterable[str]], base_alive: Mask, alive: Mask
     ) -> JointLexical | None:
         base = self._base.lexical
         if base is None or self._words is None:
             return None
         survivors = base if base_alive.all() else base.restricted_to(base_alive)
         # Not all texts at once, since each has the title.
-        words = self._words.with_texts(starmap(encoder_text, read))
+        words = self._words.with_texts(chain.from_iterable(read))
         return JointLexical(survivors, words.restricted_to(alive))

@@ -2,8 +2,9 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,8 @@ from swiftlet.types import Document, Passage, Section, Span
 LONGEST_TITLE = 8_192
 """The characters of a title that stand before each passage: 16 for each of 512 tokens."""
 
+_LONGEST_HEADING = 300
+
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)$", re.MULTILINE)
 
 
@@ -22,9 +25,9 @@ _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)$", re.MULTILINE)
 class PassageSplitter:
     """Splits documents into passages of at most `max_tokens` tokens.
 
-    `max_tokens` includes the special tokens, the encoder's `prompt` and the document's title, of
-    which at most half a passage counts. With a longer title, a passage exceeds `max_tokens`, and
-    the encoder truncates it at its own limit.
+    `max_tokens` includes the special tokens, the encoder's `prompt`, the document's title and, with
+    `headings`, those above the passage. Of both, at most half a passage counts. If they are longer,
+    a passage exceeds `max_tokens`, and the encoder truncates it at its own limit.
 
     The passages of a section are equally long and overlap by about `overlap_tokens`; the stride is
     their length minus the overlap. A block of code between fences, as in Markdown, stays whole if a
@@ -38,6 +41,7 @@ class PassageSplitter:
     truncate: bool = False
     prompt: str = ""
     most_words: int | None = None
+    headings: bool = False
 
     def __post_init__(self) -> None:
         smallest = self._fixed_tokens + 8
@@ -68,12 +72,12 @@ class PassageSplitter:
         if self.truncate:
             yield 0, len(document.text)
             return
-        budget = self.max_tokens - self._fixed_tokens
-        if document.title:
-            budget -= min(self.tokenizer.count(document.title[:LONGEST_TITLE]), budget // 2)
-        overlap = min(self.overlap_tokens, budget // 2)
-        found = False
-        for start, end, _ in document.sections or (Section(0, len(document.text)),):
+        most = self.max_tokens - self._fixed_tokens
+        title, found = self.tokenizer.count(document.title[:LONGEST_TITLE]), False
+        for start, end, heading in document.sections or (Section(0, len(document.text)),):
+            above = self.tokenizer.count(heading[:_LONGEST_HEADING]) if self.headings else 0
+            budget = most - min(title + above, most // 2)
+            overlap = min(self.overlap_tokens, budget // 2)
             for span in self._cut(document.text, start, end, budget, overlap):
                 found = True
                 yield span
@@ -150,10 +154,33 @@ def _nearest(ascending: NDArray[np.int64], value: float) -> int:
     return above - 1 if above and value - ascending[above - 1] < ascending[above] - value else above
 
 
-def encoder_text(title: str, passage: str) -> str:
-    """The input of a document encoder for a passage: its document's title, then its text.
+def encoder_text(title: str, passage: str, heading: str = "") -> str:
+    """The input of a document encoder for a passage: title of its document, heading, text.
 
     Of a title that is longer than an encoder reads, a passage has the beginning: a document with
     many passages would have it as often. A title without a text is whole.
     """
+    if heading := heading[:_LONGEST_HEADING]:
+        title = f"{title[:LONGEST_TITLE]} {heading}" if title else heading
     return f"{title[:LONGEST_TITLE] if passage else title} {passage}" if title else passage
+
+
+def reads_headings(details: Mapping[str, Any]) -> bool:
+    """Whether the passages of an index were encoded with the headings above them.
+
+    :param details: Those of its manifest; indexes of versions up to 0.2.0 know of no headings.
+    """
+    return bool(details.get("splitting", {}).get("headings", False))
+
+
+def read_texts(
+    document: Document, spans: Iterable[Span], details: Mapping[str, Any]
+) -> Iterator[str]:
+    """What the encoder of an index reads of passages of a document.
+
+    :param details: As in `reads_headings`.
+    """
+    headings = reads_headings(details)
+    for start, end in spans:
+        heading = document.heading_at(start) if headings else ""
+        yield encoder_text(document.title, document.text[start:end], heading)

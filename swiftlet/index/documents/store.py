@@ -17,6 +17,7 @@ from swiftlet.database import (
     parse_sections,
 )
 from swiftlet.errors import CorruptIndexError, RetrievalError, UnknownDocumentError
+from swiftlet.index.documents.passages import encoder_text, reads_headings
 from swiftlet.types import Document, Passage
 
 DOCUMENTS_FILE = "documents.sqlite"
@@ -60,6 +61,11 @@ class StoredPassage(NamedTuple):
     passage: Passage
     title: str
     metadata: Mapping[str, object]
+
+    def read(self, details: Mapping[str, Any]) -> str:
+        """What the encoder of its index has read, by the details of the index's manifest."""
+        heading = self.passage.heading if reads_headings(details) else ""
+        return encoder_text(self.title, self.passage.text, heading)
 
 
 class Store(Protocol):

@@ -27,7 +27,7 @@ from swiftlet.types import Document, Passage
 Hashes = NDArray[np.uint64]
 
 _TEXTS = (
-    "documents.title, coalesce(passages.text, documents.text) "
+    "documents.title, coalesce(passages.text, documents.text), iif(?, passages.heading, '') "
     "FROM passages JOIN documents USING (document)"
 )
 
@@ -45,7 +45,8 @@ class StoredCorpus:
     """A written document store, whose connection reads it until it is closed.
 
     `content_sha256` is the hash of the encoder's input, passage by passage: two stores with the
-    same hash have the same embeddings. `hashes` (n,) has the hash of each passage's input.
+    same hash have the same embeddings. `hashes` (n,) has the hash of each passage's input, which
+    the heading above the passage belongs to with `headings`.
     """
 
     connection: sqlite3.Connection
@@ -53,12 +54,13 @@ class StoredCorpus:
     num_passages: int
     content_sha256: str
     hashes: Hashes
+    headings: bool
 
     def encoder_texts(self, first_row: int = 0) -> Iterator[str]:
         """The encoder's input for each passage, in row order from `first_row` on."""
         found = self.connection.execute(
             f"SELECT {_TEXTS} WHERE passage >= ? ORDER BY passage",
-            (first_row,),
+            (self.headings, first_row),
         )
         return starmap(encoder_text, found)
 
@@ -67,7 +69,7 @@ class StoredCorpus:
         found = self.connection.execute(
             f"SELECT {_TEXTS} JOIN json_each(?) AS wanted ON passage = wanted.value "
             "ORDER BY wanted.key",
-            (json.dumps([*map(int, rows)]),),
+            (self.headings, json.dumps([*map(int, rows)])),
         )
         return starmap(encoder_text, found)
 
@@ -101,10 +103,16 @@ def hash_of(text: str) -> int:
 
 
 def write_documents(
-    path: Path, documents: Iterable[Document], splitter: Splitter, progress: Progress
+    path: Path,
+    documents: Iterable[Document],
+    splitter: Splitter,
+    progress: Progress,
+    *,
+    headings: bool = False,
 ) -> StoredCorpus:
     """Read the whole corpus, split it and store it, so bad input is found before any encoding.
 
+    :param headings: Whether the encoder reads the heading above each passage.
     :raises CollectionError: When there is no document, or two have the same id.
     :raises StorageError: When the file system refuses.
     """
@@ -118,7 +126,7 @@ def write_documents(
             connection.execute("PRAGMA synchronous = OFF")
             connection.executescript(SCHEMA)
             connection.execute("BEGIN")
-            stored = _write(connection, documents, splitter, progress)
+            stored = _write(connection, documents, splitter, progress, headings=headings)
             connection.execute("COMMIT")
         except sqlite3.DatabaseError as error:  # also of a block that cannot be read again
             raise StorageError(f"cannot write {path}: {error}") from error
@@ -133,6 +141,8 @@ def _write(
     documents: Iterable[Document],
     splitter: Splitter,
     progress: Progress,
+    *,
+    headings: bool,
 ) -> StoredCorpus:
     content, hashes = hashlib.sha256(), array("Q")
     row = number = 0
@@ -160,11 +170,12 @@ def _write(
                 "INSERT INTO passages VALUES (?, ?, ?, ?, ?, ?, ?)",
                 (row, number - 1, index, passage.start, passage.end, passage.heading, text),
             )
-            read = encoder_text(document.title, passage.text)
+            read = encoder_text(document.title, passage.text, passage.heading if headings else "")
             encoded = read.encode()
             content.update(len(encoded).to_bytes(8, "big"))
             content.update(encoded)
             hashes.append(hash_of(read))
             row += 1
         progress.advance(1)
-    return StoredCorpus(connection, number, row, content.hexdigest(), np.array(hashes, np.uint64))
+    found = content.hexdigest(), np.array(hashes, np.uint64)
+    return StoredCorpus(connection, number, row, *found, headings)

@@ -20,7 +20,7 @@ from swiftlet.encoders.opening import EncoderSpec, Place, encoder_place
 from swiftlet.errors import ArtefactError, RetrievalError, StorageError, UnfinishedWriteError
 from swiftlet.index.changes.log import CHANGES_FILE, Change, Changes, ChangesWriter
 from swiftlet.index.documents.numbers import PASSAGE_TO_DOCUMENT_FILE, first_rows
-from swiftlet.index.documents.passages import encoder_text
+from swiftlet.index.documents.passages import read_texts
 from swiftlet.index.documents.store import DOCUMENTS_FILE, DocumentStore
 from swiftlet.index.documents.writer import hash_of
 from swiftlet.index.lexical.analysis import check_analysis
@@ -364,15 +364,15 @@ class _Files:
         if number:
             change = self.changes.at(number)
             if change.document is not None:
-                for each, (start, end) in enumerate(change.passages):
-                    text = encoder_text(change.document.title, change.document.text[start:end])
+                read = read_texts(change.document, change.passages, self.manifest.details)
+                for each, text in enumerate(read):
                     yield -(number << _PASSAGE_BITS | each), text
             return
         place = self.store.number_of(document_id)
         if place is not None:
             rows = range(*map(int, self._first_rows[place : place + 2]))
             for row, stored in zip(rows, self.store.passages(rows), strict=True):
-                yield row, encoder_text(stored.title, stored.passage.text)
+                yield row, stored.read(self.manifest.details)
 
     def vectors(self, places: NDArray[np.int64]) -> Embeddings:
         """The vectors (n, width) at the places (n,) that `passages` gave."""

@@ -24,7 +24,7 @@ from swiftlet.errors import CollectionError, InvalidArgumentError, shown
 from swiftlet.index.acceptance import of_index
 from swiftlet.index.changes.log import Change
 from swiftlet.index.document_encoder import MissingEncoderError, load_document_encoder
-from swiftlet.index.documents.passages import PassageSplitter, encoder_text
+from swiftlet.index.documents.passages import PassageSplitter, read_texts
 from swiftlet.index.documents.writer import hash_of
 from swiftlet.index.vectors.lengths import comparable
 from swiftlet.manifest import Manifest
@@ -130,7 +130,7 @@ class Preparation:
         :raises ArtefactError: As `encoder`.
         """
         spans = self.spans(documents, manifest, first=first)
-        texts = [*texts_of(documents, spans)]
+        texts = [*texts_of(documents, spans, manifest)]
         encode = partial(self.embed, manifest=manifest)
         found = encode(texts) if known is None or not texts else known.embed(texts, encode)
         return changes_of(documents, spans, found, manifest, first)
@@ -209,12 +209,13 @@ def _without_vector(documents: Sequence[Document], first: int) -> str:
     return f"row {row:,}: the document {shown(document.document_id)} {problem}"
 
 
-def texts_of(documents: Iterable[Document], spans: Iterable[Sequence[Span]]) -> Iterator[str]:
+def texts_of(
+    documents: Iterable[Document], spans: Iterable[Sequence[Span]], manifest: Manifest
+) -> Iterator[str]:
     """What the encoder reads of each passage; not all at once, since each has the title."""
     for document, places in zip(documents, spans, strict=True):
         if not isinstance(document, EmbeddedDocument):
-            for start, end in places:
-                yield encoder_text(document.title, document.text[start:end])
+            yield from read_texts(document, places, manifest.details)
 
 
 def changes_of(

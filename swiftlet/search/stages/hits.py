@@ -108,13 +108,18 @@ def _context(search: SearchState) -> Context:
     best_first = np.argsort(-(ordering + _OF_DOCUMENT * best[places]), kind="stable")
     rows = [*dict.fromkeys([*reranked.tolist(), *found.rows[best_first].tolist()])]
     rows = rows[: max_tokens // _LEAST_TOKENS + 1]
-    passages = parts.store.passages(rows, include_text=False)
-    ranked = [(each.passage, scores[row]) for each, row in zip(passages, rows, strict=True)]
+    ranked = (
+        (each.passage, scores[row])
+        for some in (rows[at : at + _AT_ONCE] for at in range(0, len(rows), _AT_ONCE))
+        for each, row in zip(parts.store.passages(some, include_text=False), some, strict=True)
+    )
     return packed(ranked, parts.store.document, max_tokens)
 
 
 # What a passage of a context gains by the score of its document.
 _OF_DOCUMENT = np.float32(0.3)
+
+_AT_ONCE = 40
 
 # An excerpt has at least so many, with its citation, unless it is merged.
 _LEAST_TOKENS = 8

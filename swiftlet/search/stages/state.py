@@ -22,6 +22,7 @@ from swiftlet.search.request import Mode, SearchRequest
 from swiftlet.types import Context, Embeddings, Hit, SearchResult
 
 _FEWEST_FOR_PAGES = 128
+_TOKENS_OF_DOCUMENT = 64  # in a context
 
 _WIDENING = 4
 """The factor by which the candidates grow while a search is not complete."""
@@ -172,7 +173,10 @@ def depth_and_candidates(request: SearchRequest, mode: Mode) -> tuple[int, int]:
     more: the first page has only its own documents, and later ones are parts of the first 128, 256,
     512 and so on.
     """
-    depth = request.offset + request.top_k
+    documents = request.top_k
+    if request.format == "context":  # of more documents, hardly any passage has room
+        documents = min(documents, -(-request.max_tokens // _TOKENS_OF_DOCUMENT))
+    depth = request.offset + documents
     if request.offset:
         depth = max(_FEWEST_FOR_PAGES, 1 << (depth - 1).bit_length())
     depth = max(depth, request.rerank or 0)

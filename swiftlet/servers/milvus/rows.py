@@ -56,6 +56,7 @@ def rows_of(
             of_kinds = facet_values(keys, path)
         columns = zip(facet_columns(place), of_kinds, NO_VALUES, strict=True)
         of_all |= {column: values[0] if values else none for column, values, none in columns}
+    vectors = iter(()) if words is None else words.of(document, spans)
     ends = [0]
     for _, end in spans:
         ends.append(max(ends[-1], end))
@@ -74,7 +75,7 @@ def rows_of(
             schema.EMBEDDING: embedding,
         }
         if words is not None:
-            row[schema.WORDS] = words.of(document.title, row[schema.TEXT])
+            row[schema.WORDS] = next(vectors)
         _check_sizes(document, row)
         yield row
 

@@ -257,11 +257,11 @@ class MilvusTarget(Target):
         return self.collection.count(exactly=True)
 
     @override
-    def sample(self, count: int) -> list[tuple[str, str, Embeddings]]:
-        fields = [schema.TITLE, schema.TEXT, schema.EMBEDDING]
+    def sample(self, count: int) -> list[tuple[str, str, str, Embeddings]]:
+        fields = [schema.TITLE, schema.TEXT, schema.HEADING, schema.EMBEDDING]
         found = self.collection.call("query", filter="", limit=count, output_fields=fields)
         rows = ([row[name] for name in fields] for row in found)
-        return [(title, text, np.array(row, np.float32)) for title, text, row in rows]
+        return [(*texts, np.array(row, np.float32)) for *texts, row in rows]
 
     @property
     @override

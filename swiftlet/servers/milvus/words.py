@@ -14,7 +14,6 @@ from pymilvus import DataType
 
 from swiftlet.address import Address
 from swiftlet.errors import InvalidArgumentError
-from swiftlet.index.lexical.analysis import analysis_in
 from swiftlet.servers.milvus import schema
 from swiftlet.servers.milvus.collection import Collection
 from swiftlet.servers.milvus.rows import Row
@@ -49,7 +48,7 @@ def word_vectors(description: Mapping[str, Any]) -> WordVectors | None:
     if (statistics := WordStatistics.of(properties)) is None:
         return None
     details = json.loads(properties[schema.MANIFEST])["details"]
-    return WordVectors(analysis_in(details), statistics.mean_length)
+    return WordVectors(details, statistics.mean_length)
 
 
 class WordCounts:

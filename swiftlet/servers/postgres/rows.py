@@ -9,7 +9,6 @@ from psycopg.sql import SQL, Identifier
 
 from swiftlet.errors import InvalidArgumentError, shown
 from swiftlet.index.columns.columns import keys_of
-from swiftlet.index.lexical.analysis import analysis_in
 from swiftlet.index.lexical.bm25 import NO_WORD
 from swiftlet.manifest import Manifest
 from swiftlet.servers.postgres.connection import Connection
@@ -103,9 +102,9 @@ def _passages(numbered: Numbered) -> Iterator[Sequence[Any]]:
 
 
 def _postings(numbered: Numbered, words: WordVectors) -> Iterator[Sequence[Any]]:
-    document = numbered.document
-    for number, (start, end) in enumerate(numbered.passages):
-        for place, weight in words.of(document.title, document.text[start:end]).items():
+    vectors = words.of(numbered.document, numbered.passages)
+    for number, vector in enumerate(vectors):
+        for place, weight in vector.items():
             if place != NO_WORD:
                 yield place, numbered.number, number, weight
 
@@ -114,4 +113,4 @@ def words_in(state: State, manifest: Manifest) -> WordVectors | None:
     """What gives the words of passages, if the index has words."""
     if state.mean_length is None:
         return None
-    return WordVectors(analysis_in(manifest.details), state.mean_length)
+    return WordVectors(manifest.details, state.mean_length)

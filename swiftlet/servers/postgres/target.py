@@ -53,7 +53,7 @@ TRUNCATE {words};
 INSERT INTO {words} SELECT word, count(*) FROM {postings} GROUP BY word;
 """
 _SAMPLE = """
-SELECT title, substr(text, start_char + 1, end_char - start_char), embedding
+SELECT title, substr(text, start_char + 1, end_char - start_char), heading, embedding
 FROM {documents} JOIN {passages} USING (document)
 WHERE document = ANY(%s::int8[]) AND number = mod(document, passages)
 """
@@ -165,10 +165,10 @@ class PostgresTarget(Target):
         return int(found)
 
     @override
-    def sample(self, count: int) -> list[tuple[str, str, Embeddings]]:
+    def sample(self, count: int) -> list[tuple[str, str, str, Embeddings]]:
         numbers = self.table.seen()[1].spread(count)
         found = self.table.rows(self.table.sql(_SAMPLE), [numbers], longest=inf)
-        return [(title, text, embedding) for title, text, embedding in found]
+        return [(title, text, heading, embedding) for title, text, heading, embedding in found]
 
     @property
     @override

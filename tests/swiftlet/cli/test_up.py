@@ -22,6 +22,7 @@ def test_a_folder_is_searched_at_once_refined_and_followed(tmp_path: Path) -> No
     folder.mkdir()
     (folder / "tea.md").write_text("# Tea\n\nLeaves are steeped in hot water.")
     (folder / "ski.md").write_text("# Skiing\n\nOne slides down snowy slopes.")
+    (folder / "ski.zzz").touch()  # is noted once
     (folder / ".git").mkdir()
     for number in range(300):  # of many files, another process reads some
         (folder / ".git" / f"{number}").touch()
@@ -53,7 +54,7 @@ def test_a_folder_is_searched_at_once_refined_and_followed(tmp_path: Path) -> No
     with up(folder, cache) as (_, address):
         assert answer(f"{address}/info")["refining"] is None
         wait_until(lambda: answer(f"{address}/info")["index"]["num_documents"] == 2)
-    assert {path.name for path in folder.iterdir()} == {".git", "tea.md", "ski.md"}
+    assert {path.name for path in folder.iterdir()} == {".git", "tea.md", "ski.md", "ski.zzz"}
 
 
 def test_a_function_that_is_named_encodes_queries_and_what_is_followed(

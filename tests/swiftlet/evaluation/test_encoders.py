@@ -124,6 +124,10 @@ def test_a_faiss_file_is_searched_by_both_and_judged_by_its_rows(
     assert [*found.ndcg] == ["dense"]
     assert found.ndcg["dense"].baseline_mean > 0.99
     assert 0 < found.overlap < 1
+    way_out = r"'named'.* numbers of their rows.* --texts or --ids"
+    both = DEFAULT_ENCODER, LOOKUP_QUERY_ENCODER
+    with pytest.raises(CollectionError, match=way_out):
+        compare_encoders(tmp_path / "plain.faiss", *both, queries, {"0": {"named": 1}})
     with pytest.raises(CollectionError, match="there is no vector"):
         compare_encoders(tmp_path / "empty.faiss", DEFAULT_ENCODER, DEFAULT_ENCODER, queries)
     with pytest.raises(InvalidArgumentError, match="embedding has 2 numbers, but"):

@@ -1,5 +1,6 @@
 """The late-interaction teacher, against ColBERT's definition token by token."""
 
+import copy
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ from swiftlet.encoders import LOOKUP_QUERY_ENCODER
 from swiftlet.errors import InvalidArgumentError
 from tests.runs import Make, plain_accelerator, records, run, tower
 from training.companions.late_interaction import LateInteraction, teacher_loss
+from training.contrastive.batch_encoder import BatchEncoder
 from training.errors import RecipeError
+from training.model.dual_encoder import DualEncoder
 from training.model.towers import Tower, TowerSettings
 from training.objective.contrastive import Scale, ScoredBatch, SoftmaxLoss
 
@@ -37,6 +40,23 @@ def test_each_token_of_a_query_counts_with_its_most_similar_one(model: Tower, si
             of_query, of_document = outputs(model, query), outputs(model, document)
             expected = sum(max(float(q @ d) for d in of_document) for q in of_query)
             assert found[row, column].item() == pytest.approx(expected, abs=1e-4)
+
+
+def test_queries_of_the_document_model_have_its_prompt_of_queries(model: Tower) -> None:
+    prompted, plain = copy.deepcopy(model), [f"lomi {query}" for query in QUERIES]
+    prompted.prompts, prompted.prompt = {"query": "lomi ", "passage": ""}, ""
+    teachers = [LateInteraction(each, plain_accelerator(), 8) for each in (prompted, model)]
+    found, expected = (
+        each.scores(queries, DOCUMENTS)
+        for each, queries in zip(teachers, (QUERIES, plain), strict=True)
+    )
+    torch.testing.assert_close(found, expected)
+    both = (
+        BatchEncoder(DualEncoder(t, t), plain_accelerator(), micro_batch_size=2)
+        for t in (prompted, model)
+    )
+    outputs = [each.as_queries(texts) for each, texts in zip(both, (QUERIES, plain), strict=True)]
+    torch.testing.assert_close(*outputs)
 
 
 def test_the_teacher_stays_as_it_was(model: Tower) -> None:

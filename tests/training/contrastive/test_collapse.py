@@ -77,6 +77,43 @@ def test_a_tower_that_was_flat_from_the_start_has_collapsed_only_when_it_is_half
     assert resumed.verdict(figures(LINE, SPREAD, 2.0)) == "none"
 
 
+FLATTENED = EmbeddingStatistics(cosine=0.99, deviation=0.01, effective_rank=9.0)
+
+
+def begun(ndcg: float) -> CollapseMonitor:
+    monitor = CollapseMonitor(Collapse())
+    monitor.begin(figures(SPREAD, SPREAD, math.nan, ndcg))
+    return monitor
+
+
+def test_one_tower_alone_collapses_completely() -> None:
+    assert begun(0.5).verdict(figures(SPREAD, FLATTENED, 4.0, 0.4)) == "complete"
+    always = CollapseMonitor(Collapse())
+    always.begin(figures(SPREAD, FLATTENED, math.nan, 0.5))  # as some good encoders begin
+    assert always.verdict(figures(SPREAD, FLATTENED, 4.0, 0.4)) == "none"
+
+
+def test_a_tenth_of_the_rank_is_a_dimensional_collapse() -> None:
+    ranks = [EmbeddingStatistics(cosine=0.3, deviation=0.05, effective_rank=r) for r in (7.9, 8.1)]
+    verdicts = [begun(0.5).verdict(figures(SPREAD, each, 2.0, 0.4)) for each in ranks]
+    assert verdicts == ["dimensional", "none"]
+
+
+def test_a_pair_that_never_retrieved_has_collapsed_if_it_only_loses_dimensions() -> None:
+    half = EmbeddingStatistics(cosine=0.7, deviation=0.05, effective_rank=20.0)
+    assert begun(0.002).verdict(figures(SPREAD, half, 4.9, 0.008)) == "retrieval"
+    assert begun(0.002).verdict(figures(SPREAD, half, 2.0, 0.008)) == "none"
+    assert begun(0.002).verdict(figures(SPREAD, SPREAD, 4.9, 0.008)) == "none"
+
+
+def test_a_flattened_pair_that_finds_more_than_before_may_still_recover() -> None:
+    monitor = begun(0.002)
+    assert not monitor.has_collapsed(figures(SPREAD, FLATTENED, 4.3, 0.014))
+    assert not monitor.has_collapsed(figures(SPREAD, FLATTENED, 4.3, 0.043))
+    assert not monitor.has_collapsed(figures(SPREAD, FLATTENED, 4.3, 0.044))
+    assert monitor.has_collapsed(figures(SPREAD, FLATTENED, 4.3, 0.045))
+
+
 def test_spread_embeddings_with_the_loss_of_chance_have_not_collapsed() -> None:
     assert CollapseMonitor(Collapse()).verdict(figures(SPREAD, SPREAD, 4.17)) == "none"
 

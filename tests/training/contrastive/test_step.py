@@ -16,7 +16,7 @@ from tests.checkpoints import WORDS
 from tests.runs import ListedPassages, gradients, plain_accelerator, tower
 from tests.samplers import made, sampler_inputs
 from training.contrastive.batch_encoder import BatchEncoder
-from training.contrastive.false_negatives import FalseNegatives
+from training.contrastive.false_negatives import FalseNegatives, may_be_relevant
 from training.contrastive.step import CandidateSource, ContrastiveStep, StepResult
 from training.data.positives import KnownPositives
 from training.loop.embedding_cache import EmbeddingCache
@@ -174,12 +174,13 @@ def test_a_passage_that_the_untrained_document_model_finds_relevant_is_no_negati
 ) -> None:
     outputs = EmbeddingCache(tmp_path, "untrained", encoder.dual_encoder.document_tower.width)
     false_negatives = FalseNegatives(0.9, QUERIES, TEXTS.passages, encoder, outputs, Silence())
-    before = [encoder.document_outputs(each) for each in (QUERIES, PASSAGES)]
+    before = [encoder.as_queries(each) for each in (QUERIES, PASSAGES)]
     scores = functional.cosine_similarity(before[0][:, None], before[1], dim=-1)
     with torch.no_grad():
         for parameter in encoder.dual_encoder.parameters():
             parameter.add_(0.05 * torch.randn_like(parameter))
     drawn = lines(drawn_by(encoder, mixed()))
+    scores -= scores.mean(1, keepdim=True)  # a share of the way from the mean
     left = [
         [row for row in line if scores[number, row] <= 0.9 * scores[number, positive]]
         for (number, positive), line in zip(PAIRS.tolist(), drawn, strict=True)
@@ -189,6 +190,14 @@ def test_a_passage_that_the_untrained_document_model_finds_relevant_is_no_negati
     loss, expected = reference(encoder, left)
     assert result.loss == pytest.approx(loss.item(), rel=1e-5)
     assert_same(found, expected)
+
+
+def test_what_may_be_relevant_does_not_depend_on_the_range_of_a_model_s_cosines() -> None:
+    scores, positive = 2 * torch.rand(9, 50) - 1, torch.rand(9, 1)
+    found = may_be_relevant(scores, positive, scores.mean(1, keepdim=True), 0.95)
+    narrow, high = 0.8 + 0.1 * scores, 0.8 + 0.1 * positive
+    assert torch.equal(found, may_be_relevant(narrow, high, narrow.mean(1, keepdim=True), 0.95))
+    assert 0 < found.sum() < found.numel()
 
 
 def test_shared_negatives_count_for_every_query_that_they_are_not_relevant_to(
@@ -238,6 +247,8 @@ def test_one_re_encoded_negative_a_query_has_the_gradient_of_all_on_average(
     loss, expected = reference(encoder, negatives)
     assert result.loss == pytest.approx(loss.item(), rel=1e-4)
     assert gradient.keys() == expected.keys()
+    of_queries = {name: each for name, each in gradient.items() if name.startswith("query_tower")}
+    assert_same(of_queries, {name: expected[name] for name in of_queries})  # in each step
     wanted = torch.cat([each.flatten() for each in expected.values()])
     deviation, mean = torch.std_mean(torch.stack(found), dim=0)
     assert deviation.norm() > 0.1 * wanted.norm()

@@ -30,6 +30,7 @@ from training.distillation.student import Student
 from training.distillation.verdict import Verdict
 from training.errors import TrainingDataError
 from training.model.towers import Tower, TowerSettings
+from training.objective.ridge import fit_map
 
 LOOKUP = LOOKUP_QUERY_ENCODER.name
 PLACES = ["caves", "cliffs", "forests", "harbours", "islands"]
@@ -70,7 +71,8 @@ def test_the_closed_form_finds_a_projected_space_and_a_table_is_saved_projected(
     with torch.inference_mode():
         outputs = student.tower(student.tower.tokenise(texts))
     learnt, other = slice(0, None, 2), slice(1, None, 2)
-    student.fit_projection(outputs[learnt], wanted[learnt], (outputs[other], wanted[other]))
+    assert student.projection is not None
+    fit_map(student.projection, *((outputs[part], wanted[part]) for part in (learnt, other)))
     with torch.inference_mode():
         found = student(student.tower.tokenise(texts[other]))
     assert functional.cosine_similarity(found, wanted[other]).mean() > 0.9
@@ -115,7 +117,9 @@ def test_a_training_ends_at_the_first_step_after_its_minutes_with_a_note_unless_
     progress = Listener()
     outcome = distill(settings, tmp_path / "run", compare=False, progress=progress)
     assert [each["step"] for each in records(tmp_path / "run", "stop")] == stops
-    assert len(progress.notes) == len(stops)
+    expected, *ends = progress.notes
+    assert f"passages, then {24 if stops else 1} steps of" in expected
+    assert len(ends) == len(stops)
     assert outcome.best_step == (stops or [1])[0]
 
 
@@ -328,15 +332,18 @@ def test_what_is_not_measured_has_no_figure_and_unknown_tokens_are_a_reason(
     assert "train it" not in sentence_of(verdict, trained=True)
 
 
-def test_a_verdict_believes_the_own_query_encoder_and_asks_for_more_queries() -> None:
+def test_a_verdict_believes_the_own_query_encoder_or_sentences_and_asks_for_queries() -> None:
     good = Verdict(passages=0.1, known_items=0.1, queries=0, overlap=0.9)
     assert good.is_good
     assert sentence_of(good).endswith("without --projection-only, mostly takes it further")
     assert "training" not in sentence_of(good, trained=True)
-    bad = Verdict(passages=0.1, known_items=0.9, queries=0)
+    assert Verdict(passages=0.1, known_items=0.9, queries=0, overlap=0.1).is_good
+    assert Verdict(passages=0.9, known_items=None, queries=0).is_good
+    bad = Verdict(passages=0.9, known_items=0.1, queries=0)
     assert not bad.is_good
+    assert "0.100, but an nDCG@10 of 0.6 is expected" in sentence_of(bad)
     assert bad.wanted_queries == 1_000
-    assert Verdict(passages=0.1, known_items=0.9, queries=1_000).wanted_queries == 10_000
+    assert Verdict(passages=0.9, known_items=0.1, queries=1_000).wanted_queries == 10_000
 
 
 def test_of_one_document_passages_are_held_out_and_control_characters_are_no_queries(

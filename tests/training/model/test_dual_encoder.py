@@ -47,7 +47,9 @@ def test_a_narrower_query_tower_is_widened_before_the_shared_projection(
 ) -> None:
     dual_encoder = pair(narrow, checkpoints["bert"], dim=16)
     assert isinstance(dual_encoder.adapter, nn.Linear)
-    assert part_sizes(dual_encoder)["projection"] == (24 * 32 + 32) + (32 * 16 + 16)
+    assert part_sizes(dual_encoder)["projection"] == 32 * 16 + 16
+    own = sum(each.numel() for each in dual_encoder.query_tower.parameters())
+    assert part_sizes(dual_encoder)["query_encoder"] == own + 24 * 32 + 32
     wider = pair(checkpoints["bert"], narrow)
     assert wider.dim == 24
     assert queries_of(wider).shape == (4, 24)

@@ -37,6 +37,7 @@ def test_the_paper_s_settings_are_the_paper_s() -> None:
     recipe = read_recipe(PAPER)
     assert (recipe.dual_encoder.dim, recipe.dual_encoder.projection) == (512, "shared")
     assert (recipe.negatives.samplers, recipe.negatives.per_query) == (("cache",), 64)
+    assert recipe.negatives.choice == "sample"
     assert recipe.negatives.cache_fraction * 8_841_823 == pytest.approx(512_000, rel=0.001)
     assert (recipe.loss.score_factor, recipe.loss.temperature) == (20, 1)
     optimiser = recipe.optimiser

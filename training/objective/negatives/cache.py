@@ -32,12 +32,14 @@ class Cache(PerQuery):
     """The cache of negatives, and their gradient.
 
     `cache_fraction` is α and `refresh_fraction` ρ of section 4.1. With the `gradient` "re-encoded",
-    the cache gives the best passages and one of them for each query is encoded again, and its
-    gradient stands for theirs. With "cached", it draws them, and they are constants: this costs no
-    encoding, but only the query encoder learns from them.
+    one passage for each query is encoded again, and its gradient stands for that of all. With
+    "cached", they are constants: this costs no encoding, but only the query encoder learns from
+    them. The `choice` is the best passages, by default with "re-encoded", or a sample from the
+    softmax of their scores, as in section 4.1.
     """
 
     gradient: Literal["re-encoded", "cached"] = "re-encoded"
+    choice: Literal["best", "sample"] | None = None
     cache_fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
     refresh_fraction: Fraction = 0.001
     cache_precision: Literal["float32", "float16"] = "float32"
@@ -64,7 +66,8 @@ class NegativeCache(SeededSampler):
             num_passages, settings.cache_fraction, settings.refresh_fraction
         )
         self._scale = inputs.scale
-        self._takes_best = settings.gradient == "re-encoded"
+        by_gradient = "best" if settings.gradient == "re-encoded" else "sample"
+        self._takes_best = (settings.choice or by_gradient) == "best"
         dtype = getattr(torch, settings.cache_precision)
         self._embeddings = torch.zeros((self.size, inputs.width), dtype=dtype, device=inputs.device)
         # Passages enter in the order of `_order`. The n-th entry goes into slot n modulo the size,

@@ -87,7 +87,9 @@ def test_the_manifest_of_an_index_has_its_settings_and_recall(small_index):
     assert details["precision"] == "int8"
     assert details["num_documents"] == 60
     assert details["num_passages"] > 60
-    assert details["splitting"] == {"max_tokens": 128, "overlap_tokens": 16, "truncate": False}
+    assert details["splitting"] == {
+        "max_tokens": 128, "overlap_tokens": 16, "truncate": False, "headings": True,
+    }  # fmt: skip
     assert details["factory"] == "Flat"
     assert details["language"] == "english"
     assert details["recall"].pop("num_queries") >= 100
@@ -164,6 +166,7 @@ def test_truncating_encodes_the_beginning_of_each_document_even_of_ten_megabytes
         "max_tokens": shipped_encoder.max_tokens,
         "overlap_tokens": 0,
         "truncate": True,
+        "headings": True,
     }
     beginning = shipped_encoder.encode(["Honey" + " Bees make honey." * 100])[0]
     scores, rows = FaissIndex.load(out / "index.faiss").search(beginning, 1)

@@ -16,7 +16,7 @@ from swiftlet.index.documents.passages import (
     blocks_of_code,
     encoder_text,
 )
-from swiftlet.types import Document, Passage
+from swiftlet.types import Document, Passage, Section
 from tests.growth import grows_evenly
 
 # What a block of code is. This expression takes a time that grows with the square of the text.
@@ -152,6 +152,17 @@ def test_a_title_is_read_as_far_as_an_encoder_reads(tokenizer):
     assert encoder_text(title, text) == f"{title[:LONGEST_TITLE]} {text}"
     assert tokenizer.encode(encoder_text(title, text)) == tokenizer.encode(f"{title} {text}")
     assert encoder_text(title, "") == f"{title} "
+
+
+def test_headings_stand_between_title_and_text_and_count(tokenizer):
+    heading, most = "Install > Linux", 40
+    text = "one two three " * 100
+    document = Document("d", text, "Swiftlet", sections=(Section(0, len(text), heading),))
+    for passage in PassageSplitter(tokenizer, most, 0, headings=True).split(document):
+        read = encoder_text(document.title, passage.text, passage.heading)
+        assert read == f"Swiftlet {heading} {passage.text}"
+        assert tokenizer.count(read) <= most - tokenizer.num_special_tokens
+    assert encoder_text("", "text", heading) == f"{heading} text"
 
 
 @pytest.mark.check

@@ -34,7 +34,7 @@ from swiftlet.manifest import (
     write_manifest,
 )
 from swiftlet.search.searcher import Searcher
-from swiftlet.types import Document, Span
+from swiftlet.types import Document, Section, Span
 
 pytest_plugins = ["tests.small_disk"]
 
@@ -65,6 +65,26 @@ def writer(index: Path) -> Iterator[IndexWriter]:
 def found(index: Path, query: str) -> list[tuple[str, float]]:
     with Searcher.open(index, LOOKUP_QUERY_ENCODER) as searcher:
         return [(hit.document_id, hit.score) for hit in searcher.search(query, 1000).hits]
+
+
+@pytest.mark.parametrize("headings", [True, False])
+def test_headings_are_read_in_changes_and_by_a_merge_as_the_index_was_built(index, headings):
+    splitting = load_manifest(index, "index").details["splitting"]
+    change_details(index, {"splitting": {**splitting, "headings": headings}})
+    put = [
+        replace(each, sections=(Section(0, len(each.text), "Wombats"),))
+        for each in documents([40, 41])
+    ]
+    expected = {"040", "041"} if headings else set()
+    with IndexWriter(index, LOOKUP_QUERY_ENCODER) as writer:
+        for _ in range(2):  # as changes, and in the base
+            known = writer.known_passages(each.document_id for each in put)
+            writer.put(put, known=known)
+            assert known.num_reused == (len(put) if writer.change > 2 else 0)
+            with Searcher.open(index, LOOKUP_QUERY_ENCODER) as searcher:
+                hits = searcher.search("wombats", mode="lexical").hits
+            assert {hit.document_id for hit in hits} == expected
+            writer.compact()
 
 
 def test_a_merge_gives_the_index_that_a_build_of_the_same_documents_gives(index, writer, tmp_path):

@@ -105,6 +105,18 @@ def test_several_negatives_are_included_as_in_the_plackett_luce_model():
     assert (abs(observed - 3 * weights / weights.sum()) > 20 * deviations).any()
 
 
+@pytest.mark.parametrize("gradient", ["re-encoded", "cached"])
+def test_the_best_or_a_sample_can_be_chosen_with_any_gradient(gradient):
+    best, sample = (
+        made(gradient=gradient, choice=choice, scale=1.0) for choice in ("best", "sample")
+    )
+    for each in (best, sample):
+        each.prepare(encode)
+    nearest = (DOCUMENTS @ QUERY[0]).argsort(descending=True)[:4].tolist()
+    assert best.draw(batch(50)).tolist() == 50 * [nearest]
+    assert len({*sample.draw(batch(50)).ravel().tolist()}) > 10
+
+
 def test_large_batches_are_scored_in_parts_and_masked_each_by_its_own_positives(monkeypatch):
     monkeypatch.setattr(cache, "_SCORES_AT_ONCE", 100)
     known = KnownPositives(

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from swiftlet.types import Document
-from training.distillation.sentences import sample_sentences, sentences
+from training.data.sentences import sample_sentences, sentences
 
 
 def document(text: str, title: str = "") -> Document:
