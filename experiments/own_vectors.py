@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from fcntl import LOCK_EX, flock
+from functools import partial
 from itertools import product
 from operator import itemgetter
 from pathlib import Path
@@ -26,7 +27,7 @@ import swiftlet
 from experiments.indexes import SPLITS
 from export.encoder_directory import export_encoder
 from export.quality import Collection
-from measuring.experiment import Experiment, Found, Run, Stages, settings_beside
+from measuring.experiment import Experiment, Found, Run, Stages, kept, settings_beside
 from measuring.results import Figures
 from swiftlet.corpora.collections import read_queries
 from swiftlet.encoders import DEFAULT_ENCODER
@@ -39,9 +40,9 @@ from training.distillation.overlap import IndexComparison
 from training.distillation.pairs import read_pairs
 from training.distillation.settings import Distillation
 from training.distillation.verdict import (
+    LEAST_KEPT,
     LEAST_OF_KNOWN_ITEMS,
     LEAST_OF_PASSAGES,
-    LEAST_OVERLAP,
     judge,
 )
 from training.model.trained import QUERY_ENCODER
@@ -177,7 +178,7 @@ def figures_of(
     out = run / "onnx"
     export_encoder(run / QUERY_ENCODER, out, precisions=["int8"], overwrite=True)
     loaded = OnnxEncoder.load(out, role="query")
-    verdict = judge(IndexComparison(index, loaded), loaded, pairs, count, [])
+    verdict = judge(IndexComparison(index, loaded), loaded, pairs, count)
     compared = compare_encoders(index, encoder, out, found.queries, found.qrels)
     of_box = OnnxEncoder.load(encoder, role="query")
     return {
@@ -189,7 +190,15 @@ def figures_of(
     }
 
 
-def collected(_options: Namespace, found: Found) -> Figures:
+def sentences_of(options: Namespace, box: str, name: str) -> Figures:
+    """The black box's own verdict, by the held-out sentences of its index."""
+    index = index_of(options, box, name, collection(options, name))
+    pairs = read_pairs(index, read_manifest(index, "index"), 0)
+    encoder = OnnxEncoder.load(encoder_of(options, box), role="query")
+    return judge(IndexComparison(index, encoder), encoder, pairs, 0).as_details()
+
+
+def collected(options: Namespace, found: Found) -> Figures:
     rows = []
     for box, name, student, learnt in dict.fromkeys(run[:4] for run in found):
         several = [each for run, each in found.items() if run[:4] == (box, name, student, learnt)]
@@ -200,13 +209,16 @@ def collected(_options: Namespace, found: Found) -> Figures:
             row[key] = fmean(each[key] for each in several)
         for key in ("passages", "known_items"):
             row[f"held-out {key}"] = fmean(each["verdict"][key] for each in several)
+        place = options.work / f"sentences {box}-{name}.json"
+        own = kept(place, partial(sentences_of, options, box, name))["known_items"]
+        row["held-out share"] = row["held-out known_items"] / own
         for mode in ("dense", "hybrid"):
             tests = [each["ndcg"][mode] for each in several]
             row[mode] = fmean(test["mean"] for test in tests) / tests[0]["baseline_mean"]
             row[f"{mode} of the box"] = tests[0]["baseline_mean"]
         rows.append(row)
     bounds = {
-        "overlap": LEAST_OVERLAP,
+        "held-out share": LEAST_KEPT,
         "held-out known_items": LEAST_OF_KNOWN_ITEMS,
         "held-out passages": LEAST_OF_PASSAGES,
     }

@@ -132,7 +132,9 @@ def distill(
         if comparison is not None and pairs is not None and compare:
             progress.begin("The verdict", None)
             unknown = student.tower.unknown_share(pairs.held_out_lines)
-            verdict = judge(comparison, served, pairs, mixture.num_asked, overlaps, unknown)
+            verdict = judge(
+                comparison, served, pairs, mixture.num_asked, reference, overlaps, unknown
+            )
         details = {
             "distillation": settings.model_dump(mode="json"),
             "texts": {source.name: len(source.lines) for source in mixture.sources},

@@ -19,15 +19,15 @@ from training.distillation.overlap import IndexComparison, Overlap, ndcg
 from training.distillation.pairs import IndexPairs
 from training.distillation.teacher import Targets
 
-LEAST_OVERLAP = 0.5
-"""The overlap@10 with the index's own query encoder from which on a student is good enough.
+LEAST_KEPT = 0.7
+"""The share of the nDCG@10 of held-out sentences and titles that the index's own query encoder has.
 
-With this bound and the next one, about 85% of the nDCG@10 is kept or more
-(docs/results/own-vectors.md).
+From it on a student is good enough. With this bound and the next one, 85% of the nDCG@10 of queries
+or more is mostly kept (docs/results/own-vectors.md).
 """
 
 LEAST_OF_KNOWN_ITEMS = 0.6
-"""The nDCG@10 of held-out sentences and titles from which on it is, too."""
+"""The nDCG@10 of held-out sentences and titles, where no other query encoder is known."""
 
 LEAST_OF_PASSAGES = 0.55
 """The share of the nearest passages of held-out passages, where no sentence was held out."""
@@ -43,26 +43,27 @@ class Verdict:
 
     `passages` is the share of the 10 nearest passages of a held-out passage that the student finds
     by its text; `known_items` is the nDCG@10 of sentences and titles of held-out documents, each a
-    query for its document, or None if there are none. `overlap` is the overlap@10 with the index's
-    own query encoder if it is known, and `queries` the number of queries with a teacher's vectors
-    that were learnt. `unknown` is the share of the tokens of held-out passages that the student's
-    tokenizer does not know.
+    query for its document, or None if there are none. If the index's own query encoder is known,
+    `own_known_items` is its nDCG@10 of them, and `overlap` the overlap@10 with it. `queries` is the
+    number of queries with a teacher's vectors that were learnt. `unknown` is the share of the
+    tokens of held-out passages that the student's tokenizer does not know.
     """
 
     passages: float
     known_items: float | None
     queries: int
+    own_known_items: float | None = None
     overlap: float | None = None
     unknown: float = 0.0
 
     @property
     def is_good(self) -> bool:
         """Whether to use the student."""
-        if self.overlap is not None and self.overlap >= LEAST_OVERLAP:
-            return True
-        if self.known_items is not None:
-            return self.known_items >= LEAST_OF_KNOWN_ITEMS
-        return self.passages >= LEAST_OF_PASSAGES
+        if self.known_items is None:
+            return self.passages >= LEAST_OF_PASSAGES
+        if self.own_known_items is not None:
+            return self.known_items >= LEAST_KEPT * self.own_known_items
+        return self.known_items >= LEAST_OF_KNOWN_ITEMS
 
     @property
     def cannot_read(self) -> bool:
@@ -97,22 +98,29 @@ def judge(
     student: Encoder,
     pairs: IndexPairs,
     queries: int,
-    overlaps: Sequence[Overlap],
+    own: Encoder | None = None,
+    overlaps: Sequence[Overlap] = (),
     unknown: float = 0.0,
 ) -> Verdict:
     """Judge a student by the texts that were held out.
 
     :param queries: The number of queries with a teacher's vectors that it has learnt.
-    :param overlaps: With the index's own query encoder, if it is known.
+    :param own: The index's own query encoder, if it is known.
+    :param overlaps: With that encoder.
     :param unknown: The share of tokens that it does not know.
     """
     named = [Query(f"{place}", item.text) for place, item in enumerate(pairs.known_items)]
     qrels = {f"{place}": {item.document_id: 1} for place, item in enumerate(pairs.known_items)}
     items = JudgedSet(named, qrels, "")
+    found, of_own = (
+        ndcg(comparison.retriever(each), items) if named and each is not None else None
+        for each in (student, own)
+    )
     return Verdict(
         passages=_share_of_neighbours(comparison.index, student, pairs),
-        known_items=ndcg(comparison.retriever(student), items) if named else None,
+        known_items=found,
         queries=queries,
+        own_known_items=of_own,
         overlap=overlaps[0].overlap_10 if overlaps else None,
         unknown=unknown,
     )

@@ -226,7 +226,7 @@ def _print_outcome(outcome: "DistillationResult", out: Path, imitated: str) -> N
 
 def sentence_of(verdict: "Verdict", trained: bool = False) -> str:
     """What to do with an encoder that has learnt from an index, by more than the closed form."""
-    from training.distillation.verdict import LEAST_OF_KNOWN_ITEMS, LEAST_OF_PASSAGES, LEAST_OVERLAP
+    from training.distillation.verdict import LEAST_KEPT, LEAST_OF_KNOWN_ITEMS, LEAST_OF_PASSAGES
 
     found = f"of the 10 nearest passages of a held-out passage it finds {verdict.passages:.0%}; "
     bound = f"at least {LEAST_OF_PASSAGES:.0%} of these passages"
@@ -241,9 +241,11 @@ def sentence_of(verdict: "Verdict", trained: bool = False) -> str:
             f"{verdict.known_items:.3f}"
         )
         bound = f"an nDCG@10 of {LEAST_OF_KNOWN_ITEMS:g}"
+    if verdict.own_known_items is not None:
+        found += f", and {verdict.own_known_items:.3f} with the index's own query encoder"
+        bound = f"{LEAST_KEPT:.0%} of that"
     if verdict.overlap is not None:
-        found += f"; overlap@10 with the index's own query encoder is {verdict.overlap:.3f}"
-        bound = f"an overlap of {LEAST_OVERLAP:g}, or {bound},"
+        found += f"; their overlap@10 is {verdict.overlap:.3f}"
     if verdict.is_good:
         further = (
             "" if trained else "; a training, without --projection-only, mostly takes it further"

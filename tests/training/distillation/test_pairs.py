@@ -168,6 +168,8 @@ def test_queries_with_the_vectors_of_a_teacher_are_learnt_beside_the_passages(
     assert outcome.verdict is not None
     assert outcome.verdict.queries == 33
     assert outcome.verdict.overlap == outcome.overlaps[0].overlap_10
+    assert outcome.verdict.own_known_items is not None
+    assert outcome.verdict.own_known_items > 0.3
 
 
 def embed(texts: list[str]) -> Embeddings:
@@ -332,12 +334,15 @@ def test_what_is_not_measured_has_no_figure_and_unknown_tokens_are_a_reason(
     assert "train it" not in sentence_of(verdict, trained=True)
 
 
-def test_a_verdict_believes_the_own_query_encoder_or_sentences_and_asks_for_queries() -> None:
-    good = Verdict(passages=0.1, known_items=0.1, queries=0, overlap=0.9)
+def test_a_verdict_goes_by_sentences_and_the_own_query_encoder_and_asks_for_queries() -> None:
+    good = Verdict(passages=0.1, known_items=0.3, queries=0, own_known_items=0.4)
     assert good.is_good
     assert sentence_of(good).endswith("without --projection-only, mostly takes it further")
     assert "training" not in sentence_of(good, trained=True)
-    assert Verdict(passages=0.1, known_items=0.9, queries=0, overlap=0.1).is_good
+    assert Verdict(passages=0.1, known_items=0.7, queries=0).is_good
+    less = Verdict(passages=0.9, known_items=0.65, queries=0, own_known_items=0.99, overlap=0.5)
+    assert "0.990 with the index's own query encoder" in sentence_of(less)
+    assert "overlap@10 is 0.500, but 70% of that is expected" in sentence_of(less)
     assert Verdict(passages=0.9, known_items=None, queries=0).is_good
     bad = Verdict(passages=0.9, known_items=0.1, queries=0)
     assert not bad.is_good
