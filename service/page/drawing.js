@@ -3,7 +3,7 @@
 import { element, webAddress } from "./elements.js";
 import { drawMarkdown, isMarkdown } from "./markdown.js";
 import { unitOffset } from "./service.js";
-import { WITHIN, codeSpans, snippetOf } from "./text.js";
+import { codeSpans, isCut, isProse, snippetOf } from "./text.js";
 
 const STAGE_COLOURS = 10; // of style.css; a stage beyond them takes the first one again
 const SHOWN_VALUES = 8; // of a facet; the others are folded
@@ -175,18 +175,29 @@ function drawPassage({ text, start: place, highlights = [] }) {
     at = to;
   }
   parts.push(...drawPart(text, at, end, code));
-  if (end < text.trimEnd().length) parts.push(" …");
+  if (end < text.trimEnd().length || (!code.length && isCut(text))) parts.push(" …");
   return parts.map((part) => (typeof part === "string" ? part.replace(/\n\s*\n/g, "\n") : part));
 }
 
-/** Whole lines of a passage in Markdown, around its best sentences, with its highlights marked. */
+/** The best sentences of a passage in Markdown, with its highlights marked; of lists, tables and code, whole lines. */
 function drawRichPassage({ text, start: place, highlights = [] }) {
   const marks = highlights.map((span) => span.map((character) => unitOffset(text, character)));
   const [start, end] = snippetOf(text, marks, place > 0);
-  const first = text.lastIndexOf("\n", start) + 1 || (place > 0 && WITHIN.test(text) ? start : 0);
-  const stop = text.indexOf("\n", end);
-  const drawn = drawMarkdown(text, first, stop < 0 ? text.length : stop, marks, "p");
-  return text.slice(0, first).trim() ? ["…", ...drawn] : drawn;
+  const first = isProse(text, start) ? start : text.lastIndexOf("\n", start) + 1;
+  const line = text.indexOf("\n", end);
+  const stop = isProse(text, end - 1) ? end : line < 0 ? text.length : line;
+  const drawn = drawMarkdown(text, first, stop, marks, "p");
+  if (text.slice(0, first).trim()) joined(drawn, "prepend", "… ");
+  if (stop < text.trimEnd().length || isCut(text)) joined(drawn, "append", " …");
+  return drawn;
+}
+
+/** Put a sign into the paragraph at an end of what is drawn, or beside a block of another kind. */
+function joined(drawn, place, sign) {
+  const block = drawn.at(place === "append" ? -1 : 0);
+  if (block?.matches("p")) block[place](sign);
+  else if (place === "append") drawn.push(sign.trim());
+  else drawn.unshift(sign.trim());
 }
 
 /** A part of a text, with the spans of code as elements. */
@@ -213,13 +224,13 @@ export function drawModes(modes) {
 
 /** The values of a field as check boxes with their counts. */
 export function drawFacet(id, field, values, chosen, open) {
-  const boxes = values.map(({ value, count }, position) => {
+  const boxes = values.map(({ value, count, name = shownValue(field, value) }, position) => {
     const input = element("input");
     const checked = chosen.includes(value);
     Object.assign(input, { type: "checkbox", id: `${id}-${position}`, name: field, checked });
     input.dataset.value = JSON.stringify(value);
     const parts = count === undefined ? [] : [number.format(count), element("span", "spoken", " documents")];
-    const label = element("label", "", input, element("span", "value", shownValue(field, value)));
+    const label = element("label", "", input, element("span", "value", name));
     label.append(element("span", "amount", ...parts));
     return label;
   });
@@ -234,9 +245,9 @@ export function drawFacet(id, field, values, chosen, open) {
   return drawn;
 }
 
-/** A value of a field; a code of a language by the language's name. */
+/** A value of a field; a code of a language by the language's name, and a date as the first of its time. */
 function shownValue(field, value) {
-  const text = String(value).trim() || "(blank)";
+  const text = String(value).trim().replace(/^>=/, "since ") || "(blank)";
   return field === "language" && /^[a-z]{2,3}$/.test(text) ? languages.of(text) : text;
 }
 

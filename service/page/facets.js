@@ -5,7 +5,10 @@ import { Problem, fetchFacets } from "./service.js";
 
 const root = document.getElementById("facets");
 const form = document.getElementById("facet-fields");
-const wide = matchMedia("(min-width: 78rem)");
+const wide = matchMedia("(min-width: 74rem)");
+const DATE = "modified"; // a field whose values are times: those since a day can be chosen
+const PERIODS = { "past week": 7, "past month": 30, "past year": 365 };
+const DAY_MS = 86_400_000;
 
 /** The declared fields; null until they are known. */
 let fields = null;
@@ -34,9 +37,9 @@ export function chosenFilter() {
   return fields && written(chosen);
 }
 
-/** Offer the values of these fields, and check the boxes of a filter. */
-export function declareFacets(declared, filter) {
-  fields = declared;
+/** Offer the values of these fields of an index that has some more, and check the boxes of a filter. */
+export function declareFacets(declared, all, filter) {
+  fields = all.includes(DATE) && !declared.includes(DATE) ? [...declared, DATE] : declared;
   chosen = parsed(filter);
   if (fields.length) refresh();
 }
@@ -65,6 +68,7 @@ function conditions(text) {
 /** The values that a check box can have, of one field's condition: a value, or a list of any of which. */
 function usable(field, condition) {
   if (fields && !fields.includes(field)) return [];
+  if (field === DATE && typeof condition?.gte === "string") return [`>=${condition.gte}`];
   return [condition].flat().filter((value) => value !== null && typeof value !== "object");
 }
 
@@ -78,7 +82,19 @@ function parsed(text) {
 }
 
 function written(filter) {
-  return filter.size ? JSON.stringify(Object.fromEntries(filter)) : "";
+  const written = [...filter].map(([field, values]) => {
+    const day = field === DATE && /^>=(.*)/.exec(values[0]);
+    return [field, day ? { gte: day[1] } : values];
+  });
+  return filter.size ? JSON.stringify(Object.fromEntries(written)) : "";
+}
+
+/** The days since which something may have been modified. */
+function periods() {
+  return Object.entries(PERIODS).map(([name, days]) => {
+    const day = new Date(Date.now() - days * DAY_MS).toISOString().slice(0, 10);
+    return { value: `>=${day}`, name };
+  });
 }
 
 /** Count the values again. The choice in a field does not change the counts of that field. */
@@ -108,7 +124,7 @@ function draw() {
   form.replaceChildren(
     ...fields.map((field, number) => {
       const own = chosen.get(field) ?? [];
-      const counted = counts.get(field) ?? [];
+      const counted = counts.get(field) ?? (field === DATE ? periods() : []);
       const uncounted = own.filter((value) => !counted.some((each) => each.value === value));
       const values = [...counted, ...uncounted.map((value) => ({ value }))];
       return drawFacet(`facet-${number}`, field, values, own, open.has(field));
@@ -137,7 +153,8 @@ function choose(values) {
 
 form.addEventListener("input", ({ target }) => {
   const value = JSON.parse(target.dataset.value);
-  const own = (chosen.get(target.name) ?? []).filter((each) => each !== value);
+  const earlier = target.name === DATE ? [] : (chosen.get(target.name) ?? []);
+  const own = earlier.filter((each) => each !== value);
   if (target.checked) own.push(value);
   const values = new Map(chosen);
   if (own.length) values.set(target.name, own);

@@ -535,12 +535,12 @@ function checkMode(mode) {
 }
 
 /** Offer the modes and facets of the index. What an address has of others is taken out of it. */
-function offer({ modes, facets }) {
+function offer({ modes, facets, fields }) {
   for (const label of $("modes").querySelectorAll("label")) label.remove();
   $("modes").append(...drawModes(modes));
   $("modes").hidden = modes.length < 2;
   const given = new URLSearchParams(location.search).get("filter");
-  declareFacets(facets, given);
+  declareFacets(facets, fields, given);
   const { query, mode, filter, documentId } = address();
   checkMode(mode);
   const hasMode = modeInputs().some((input) => input.checked);

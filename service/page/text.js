@@ -3,8 +3,10 @@
 const SNIPPET = 320;
 // As the service splits sentences for `highlight`.
 const SENTENCE = /\S.*?(?:[.!?…](?=\s|$)|[。！？]|(?=\n\s*\n)|$)/gs;
-/** How a passage begins that was cut in a sentence. */
-export const WITHIN = /^\s*\p{Ll}/u;
+const WITHIN = /^\s*\p{Ll}/u; // a passage that was cut in a sentence
+const CUT = /[\p{L}\p{N},]\s*$/u; // the end of one, unless it is short: then its part of a document ends there
+const SHORTEST_CUT = 200;
+const BLOCK = /^(?:\t| {4}|\s*(?:[-+*•]\s|[>#|]|\d{1,9}[.)]\s|```|~~~)|.*\|\s*$)/;
 const ROW = /^[^|\n]+\|[^\n]*\|[ \t]*\n(?=\s*\|)/; // as WITHIN, in a row of a table
 const FENCE = /^\s*(?:```|~~~)/;
 const PROMPT = /^\s*>>>/;
@@ -26,6 +28,17 @@ export function codeSpans(text) {
     at += line.length + 1;
   }
   return spans;
+}
+
+/** Whether a line of Markdown is one of a paragraph, by a place in it. */
+export function isProse(text, place) {
+  const [line] = text.slice(text.lastIndexOf("\n", place) + 1).split("\n", 1);
+  return !BLOCK.test(line) && !codeSpans(text).some(([start, end]) => place >= start && place < end);
+}
+
+/** Whether a passage ends within a sentence. */
+export function isCut(text) {
+  return text.length >= SHORTEST_CUT && CUT.test(text) && isProse(text, text.trimEnd().length - 1);
 }
 
 /** The part of a passage to show: whole sentences, from where most of the marked words are near.

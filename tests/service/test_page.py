@@ -41,6 +41,7 @@ HOSTILE_TEXT = (
     + "🚂 Trains carry coal and passengers over the mountain pass. " * 30
 )
 
+LONG = " ".join(["of the night"] * 20)
 MARKUP = "<img src=x onerror='window.owned = 1'>"
 REVERSED = "\u202eShips sail"
 
@@ -816,16 +817,20 @@ def test_a_snippet_has_whole_sentences_from_where_the_words_are(open_page: OpenP
 @pytest.mark.parametrize(
     ("name", "text", "shown"),
     [
-        ("a.md", "here than there. Foxes sleep.", "…Foxes sleep."),
+        ("a.md", "here than there. Foxes sleep.", "… Foxes sleep."),
         ("a.txt", "here than there. Foxes sleep.", "… Foxes sleep."),
         ("a.md", "foxes here than there. Foxes sleep.", "foxes here than there. Foxes sleep."),
         ("a.md", "here than there", "here than there"),
         ("a.md", "47 | 170 |\n| Foxes | 1 |", "…Foxes1"),
         ("a.md", "Birds fly. Foxes sleep.", "Birds fly. Foxes sleep."),
+        ("a.md", f"Owls {LONG} fly", f"Owls {LONG} fly …"),
+        ("a.txt", f"Owls {LONG} fly", f"Owls {LONG} fly …"),
+        ("a.md", f"- Owls {LONG} fly", f"Owls {LONG} fly"),
+        ("a.md", f"Owls {LONG} fly.", f"Owls {LONG} fly."),
         ("a.py", "count(x). Foxes\n    y = f(x)", "count(x). Foxes\n    y = f(x)"),
     ],
 )
-def test_the_rest_of_a_sentence_or_row_that_a_passage_begins_with_is_left_out(
+def test_a_passage_that_begins_or_ends_within_a_sentence_shows_so(
     open_page: OpenPage, name: str, text: str, shown: str
 ) -> None:
     marks = [[at.start(), at.end()] for at in re.finditer("foxes", text)]

@@ -1,6 +1,8 @@
 """The search page over files: Markdown and tables, originals, weak hits, progress; in Chromium."""
 
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from urllib.parse import quote
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -53,7 +55,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     for name, text in files.items():
         (root / "files" / name).write_text(text, "utf-8")
         kind = "markdown" if name.endswith(".md") else "text"
-        metadata = {"path": name, "kind": kind, "language": "de" if kind == "text" else "en"}
+        days = timedelta(days=100 if kind == "text" else 0)
+        modified = (datetime.now(UTC) - days).isoformat()
+        language = "de" if kind == "text" else "en"
+        metadata = {"path": name, "kind": kind, "language": language, "modified": modified}
         documents.append(Document(name, text, name.partition(".")[0], metadata))
     settings = BuildSettings(facets=("language",))
     build_index(documents, DEFAULT_ENCODER, root / "index", settings)
@@ -88,6 +93,24 @@ def test_markdown_is_drawn_as_elements_and_its_markup_as_text(
     assert page.evaluate("window.owned") is None
     assert "Rye 🍞" in text.locator("mark").all_text_contents()
     assert page.locator("#passage").count() == 1
+
+
+def test_one_of_several_times_is_chosen_since_which_files_were_modified(
+    open_page: OpenPage,  # noqa: F811
+    folder: Server,
+) -> None:
+    page = open_page(found("degrees of rye bread in the oven"), url=folder.url)
+    modified = page.get_by_role("group", name="modified")
+    modified.get_by_role("checkbox", name="past month").check()
+    expect(links(page)).to_have_text(["the oven"])
+    modified.get_by_role("checkbox", name="past year").check()
+    expect(links(page)).to_have_count(10)
+    expect(modified.locator("input:checked")).to_have_count(1)
+    page.reload()
+    expect(modified.get_by_role("checkbox", name="past year")).to_be_checked()
+    earlier = quote('{"modified":{"gte":"2001-02-03"}}')
+    page.goto(f"{page.url.partition('&')[0]}&filter={earlier}")
+    expect(modified.get_by_role("checkbox", name="since 2001-02-03")).to_be_checked()
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 360)])
@@ -137,7 +160,9 @@ def test_hits_below_what_random_words_reach_stand_below_a_line(
     expect(page.locator(".weaker")).to_be_visible()
     names = page.locator("#hits > li").evaluate_all("all => all.map((li) => li.className)")
     assert names.index("weaker") == strong
-    expect(page.locator("#facets .value")).to_have_text(["German", "English"])
+    expect(page.get_by_role("group", name="language").locator(".value")).to_have_text(
+        ["German", "English"]
+    )
 
 
 def test_the_page_says_how_far_an_index_is_until_it_is_final(

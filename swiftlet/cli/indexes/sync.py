@@ -14,7 +14,7 @@ from swiftlet.cli.terminal import ProgressBars, count, messages, print_note, pri
 if TYPE_CHECKING:
     from swiftlet.sync.rounds import FolderReader, Round
 
-_TRIES = 3
+_TRIES, _MOST_NAMED = 3, 5
 
 
 def sync(
@@ -31,7 +31,7 @@ def sync(
     from swiftlet.errors import InvalidArgumentError
     from swiftlet.index.lexical import AUTO
     from swiftlet.index.updates.directory_writer import IndexWriter
-    from swiftlet.sync.folder import Folder
+    from swiftlet.sync.folder import Folder, printable
     from swiftlet.sync.rounds import FolderReader, FolderSync
     from swiftlet.sync.seen import SeenFiles
     from swiftlet.sync.watch import watch as follow
@@ -61,8 +61,10 @@ def sync(
             if not done.waiting:
                 break
         if done.waiting and not watch:
-            files = count(len(done.waiting), "file")
-            print_note(f"{files} being written is left for the next sync: {done.waiting[0]}")
+            names = ", ".join(map(printable, done.waiting[:_MOST_NAMED]))
+            more = len(done.waiting) - _MOST_NAMED
+            names += f" and {more:,} more" if more > 0 else ""
+            print_note(f"still being written, so left for the next sync: {names}")
         compact_if_needed(writer)
         if not watch:
             return

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from swiftlet.cli.indexes.sync import report
+from swiftlet.cli.indexes.sync import sync as sync_command
 from swiftlet.corpora.files import documents
 from swiftlet.encoders import DEFAULT_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.errors import InvalidArgumentError, StorageError
@@ -295,6 +296,24 @@ def test_a_file_that_is_being_written_is_left_for_later(folder, sync, tmp_path, 
         done = sync()
     assert (done.waiting, done.num_put) == (["growing.md"], 0)
     assert (sync().num_put, ids(tmp_path) >= {"growing.md"}) == (1, True)
+
+
+@pytest.mark.usefixtures("sync")
+def test_a_single_sync_names_files_that_go_on_changing(folder, tmp_path, monkeypatch, capsys):
+    names = [f"{number}.log" for number in range(7)]
+
+    def write(_: float) -> None:
+        for name in names:
+            (folder / name).write_text(f"{time.time_ns()}")
+
+    write(0)
+    monkeypatch.setattr(rounds, "sleep", write)
+    monkeypatch.setattr(rounds, "_SETTLED_NS", 1 << 60)
+    monkeypatch.setattr(rounds, "_PATIENCE_SECONDS", 3_600)
+    sync_command(tmp_path / "index", folder, watch=False, encoder=None, threads=None)
+    said = " ".join(capsys.readouterr().err.split())
+    sentence = "still being written, so left for the next sync: 0.log, 1.log, 2.log, 3.log, 4.log"
+    assert f"{sentence} and 2 more" in said
 
 
 def test_a_file_that_goes_on_changing_is_read_as_it_is_in_the_end(
