@@ -180,7 +180,7 @@ def test_a_process_that_was_killed_starts_again_and_has_all_that_was_written(
             killed.process.kill()
             assert asked(connection, "POST", "/search", {"query": "coffee"})[0] == 200
         wait_until(lambda gone=killed.process: not gone.is_running())
-    assert "".join(server.log).count("(status -9) and starts again") == 3
+    wait_until(lambda: "".join(server.log).count("(status -9) and starts again") == 3)
 
 
 def are_ready(pair: list[Worker]) -> bool:
