@@ -9,7 +9,7 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from itertools import chain
@@ -25,6 +25,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from service.admission.executor import SearchExecutor
 from service.admission.memory_limit import check_memory_limit, memory_limit
 from service.app import create_app
+from service.live.peers import Peers
 from service.live.reload import Reloader
 from service.live.state import ServiceState
 from service.live.writing import Writing
@@ -35,6 +36,7 @@ from service.sight.metrics import Metrics
 from service.wire.connection import UnreadAnswers, bounded_connection
 from service.wire.keys import ApiKey
 from service.wire.turns import Turns
+from service.workers import STOP, Workers
 from swiftlet.encoders.opening import Place
 from swiftlet.errors import ArtefactError, InvalidArgumentError
 from swiftlet.extras import extra
@@ -84,11 +86,14 @@ def serve(
         if isinstance(place, Path):
             read_manifest(place, kind)  # a missing one is refused before anything is logged
     begin_log(settings.log_level, settings.log_format, settings.lines())
-    most_files = _most_files(settings.threads)
+    workers = 1 if refining is not None else settings.workers
+    settings = settings.model_copy(update={"threads": max(1, settings.threads // workers)})
+    _most_files(settings.threads)
     check_memory_limit(
         settings.index if isinstance(settings.index, Path) else None,
         settings.query_encoder,
         threads=settings.threads,
+        processes=workers,
         cache_bytes=settings.cache_bytes,
         limit_bytes=memory_limit(),
         document_encoder=_document_encoder(settings) if listed(settings.write_keys) else None,
@@ -97,83 +102,118 @@ def serve(
     # First, so that a taken port is reported before the index is read.
     with listen(settings.host, settings.port) as listeners:
         addresses = [_address(listener) for listener in listeners]
-        registry = CollectorRegistry()
-        with ExitStack() as stack:
-            tracing = stack.enter_context(_tracing()) if settings.tracing else None
-            searcher = open_searcher(settings)
-            state = ServiceState(searcher, cache_bytes=settings.cache_bytes)
-            if refining is not None:
-                state.refining = refining
-            stack.callback(_close_searcher, state)
-            executor = SearchExecutor(settings.threads, max_queued=settings.max_queued_queries)
-            stack.callback(executor.close)
-            executor.run_on_every_thread(partial(warm_up, searcher))
-            del searcher
-            reloader = Reloader(state, partial(open_searcher, settings), registry)
-            stack.callback(reloader.close)
-            writing = None
-            if settings.index is not None:
-                writing = Writing(
-                    state,
-                    registry,
-                    index=settings.index,
-                    document_encoder=settings.document_encoder,
-                    threads=settings.encode_threads,
-                    most_passages=settings.max_passages,
-                )
-                stack.callback(writing.close)
-            unread, turns = UnreadAnswers(), Turns()
-            app = create_app(
-                state,
-                limits=settings.limits,
-                executor=executor,
-                metrics=Metrics(registry),
-                unread=unread,
-                turns=turns,
-                access_log=settings.access_log,
-                reloader=reloader,
-                writing=writing,
-                search_key=_api_key(settings.search_keys, "SWIFTLET_SEARCH_KEYS"),
-                admin_key=_api_key(settings.admin_keys, "SWIFTLET_ADMIN_KEYS"),
-                write_key=_api_key(settings.write_keys, "SWIFTLET_WRITE_KEYS"),
-                cors_origins=listed(settings.cors_origins),
-                files=settings.files,
-                tracing=tracing,
-            )
-            connection = bounded_connection(
-                head_timeout_ms=settings.body_timeout_ms,
-                write_timeout_ms=settings.write_timeout_ms,
-                unread=unread,
-                turns=turns,
-                most_files=most_files,
-            )
-            config = uvicorn.Config(
-                app,
-                loop="uvloop",
-                http=connection,
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                proxy_headers=False,
-                backlog=_BACKLOG,
-                timeout_graceful_shutdown=settings.drain_timeout_seconds,
-            )
+        for listener in listeners:
+            # Copies of it share this: a copy that blocks would hold up other processes.
+            listener.setblocking(False)
 
-            def announce() -> None:
-                logger.info("listening on %s", " and ".join(addresses))
-                if on_ready is not None:
-                    on_ready(addresses[0])
+        def announce() -> None:
+            logger.info("listening on %s", " and ".join(addresses))
+            if on_ready is not None:
+                on_ready(addresses[0])
 
-            # A full collection would otherwise walk all objects of the imported packages, and hold
-            # up every request for 150 ms.
-            gc.collect()
-            gc.freeze()
-            handles = [each.dup() for each in listeners for _ in range(_LISTENERS - 1)]
-            _Server(config, connection, state, reloader, announce).run([*listeners, *handles])
+        def refuse() -> None:
+            for listener in listeners:
+                _refuse_new_connections(listener)
+
+        work = partial(_work, settings, listeners, refining)
+        if workers == 1:
+            work(Peers(), announce)
+        else:
+            Workers(workers, work, refuse, announce).run()
         _ignore_signals()
         logger.info("stopped")
+
+
+def _work(
+    settings: Settings,
+    listeners: Sequence[socket.socket],
+    refining: Callable[[], tuple[int, int] | None] | None,
+    peers: Peers,
+    on_ready: Callable[[], None],
+) -> None:
+    """Answer requests in this process until it is stopped."""
+    registry = CollectorRegistry()
+    with ExitStack() as stack:
+        tracing = stack.enter_context(_tracing()) if settings.tracing else None
+        searcher = open_searcher(settings)
+        state = ServiceState(searcher, cache_bytes=settings.cache_bytes)
+        if refining is not None:
+            state.refining = refining
+        stack.callback(_close_searcher, state)
+        executor = SearchExecutor(settings.threads, max_queued=settings.max_queued_queries)
+        stack.callback(executor.close)
+        executor.run_on_every_thread(partial(warm_up, searcher))
+        del searcher
+        reloader = Reloader(state, partial(open_searcher, settings), registry, peers)
+        stack.callback(reloader.close)
+        writing = None
+        if settings.index is not None:
+            writing = Writing(
+                state,
+                registry,
+                index=settings.index,
+                document_encoder=settings.document_encoder,
+                threads=settings.encode_threads,
+                most_passages=settings.max_passages,
+                peers=peers,
+            )
+            stack.callback(writing.close)
+        unread, turns, metrics = UnreadAnswers(), Turns(), Metrics(registry, peers)
+        app = create_app(
+            state,
+            limits=settings.limits,
+            executor=executor,
+            metrics=metrics,
+            unread=unread,
+            turns=turns,
+            access_log=settings.access_log,
+            reloader=reloader,
+            writing=writing,
+            search_key=_api_key(settings.search_keys, "SWIFTLET_SEARCH_KEYS"),
+            admin_key=_api_key(settings.admin_keys, "SWIFTLET_ADMIN_KEYS"),
+            write_key=_api_key(settings.write_keys, "SWIFTLET_WRITE_KEYS"),
+            cors_origins=listed(settings.cors_origins),
+            files=settings.files,
+            tracing=tracing,
+        )
+        connection = bounded_connection(
+            head_timeout_ms=settings.body_timeout_ms,
+            write_timeout_ms=settings.write_timeout_ms,
+            unread=unread,
+            turns=turns,
+            most_files=_most_files(settings.threads),
+        )
+        config = uvicorn.Config(
+            app,
+            loop="uvloop",
+            http=connection,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            backlog=_BACKLOG,
+            timeout_graceful_shutdown=settings.drain_timeout_seconds,
+        )
+
+        def begin() -> None:
+            peers.answer(
+                {
+                    "metrics": partial(metrics.of_this, app.state.service),
+                    "reload": reloader.answer,
+                    **({} if writing is None else writing.answers()),
+                }
+            )
+            on_ready()
+
+        stack.callback(peers.close)
+        # A full collection would otherwise walk all objects of the imported packages, and hold
+        # up every request for 150 ms.
+        gc.collect()
+        gc.freeze()
+        handles = [each.dup() for each in listeners for _ in range(_LISTENERS - 1)]
+        _Server(config, connection, state, reloader, peers, begin).run([*listeners, *handles])
 
 
 def _end(*_: object) -> None:
@@ -197,19 +237,24 @@ class _Server(uvicorn.Server):
         connection: type[HttpToolsProtocol],
         state: ServiceState,
         reloader: Reloader,
-        announce: Callable[[], None],
+        peers: Peers,
+        begin: Callable[[], None],
     ) -> None:
         super().__init__(config)
         self._connection = connection
         self._state = state
         self._reloader = reloader
-        self._announce = announce
+        self._peers = peers
+        self._begin = begin
         self._signal = ""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reloader.request)
-        self._announce()
+        if self._peers.count > 1:
+            _ignore_signals()
+            signal.signal(STOP, self.handle_exit)
+        self._begin()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         logger.info("%s: finishing the requests under way", self._signal)
@@ -221,6 +266,11 @@ class _Server(uvicorn.Server):
                 await self._accept_waiting(listener)
             await asyncio.sleep(_GRACE_SECONDS)  # for the requests on the accepted connections
             await asyncio.sleep(0)
+            if self._peers.writes:  # what the other processes ask for is finished first
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self.config.timeout_graceful_shutdown):
+                        while self._peers.others_answer() and not self.force_exit:
+                            await asyncio.sleep(_GRACE_SECONDS)
         await super().shutdown(sockets)
 
     async def _accept_waiting(self, listener: socket.socket) -> None:
@@ -235,7 +285,6 @@ class _Server(uvicorn.Server):
             server_state=self.server_state,
             app_state=self.lifespan.state,
         )
-        listener.setblocking(False)
         while True:
             try:
                 connection, _ = listener.accept()

@@ -41,6 +41,7 @@ def check_memory_limit(
     encoder: "Place | None",
     *,
     threads: int,
+    processes: int = 1,
     cache_bytes: int,
     limit_bytes: int | None,
     document_encoder: "Place | None" = None,
@@ -60,12 +61,13 @@ def check_memory_limit(
     needed = _encoding_bytes(encoder) + _BYTES_A_THREAD * threads + cache_bytes
     if reranker is not None:
         needed += _encoding_bytes(reranker) - BASE_BYTES
+    needed *= processes
     check_bytes(needed, limit_bytes, "to serve")
     writing = 0 if document_encoder is None else _encoding_bytes(document_encoder)
     files = [] if index is None else [path for path in index.glob("*") if path.is_file()]
     mapped = sum(path.stat().st_size for path in files)
     # During a reload everything of the service but its packages is in memory twice.
-    reloading = 2 * (needed + mapped) - BASE_BYTES + writing
+    reloading = 2 * (needed + mapped) - processes * BASE_BYTES + writing
     for wanted, consequence in (
         (needed + mapped + writing, "of index and service: searches will read from the disk"),
         (reloading, "that a reload needs: one may end the process"),

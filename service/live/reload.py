@@ -13,6 +13,7 @@ from threading import Event, Thread
 
 from prometheus_client import CollectorRegistry, Counter
 
+from service.live.peers import Peers
 from service.live.state import LoadedIndex, ServiceState
 from service.live.suggestions import Suggestions
 from service.wire.problems import ReloadRefusedError
@@ -55,10 +56,15 @@ class Reloader:
     """
 
     def __init__(
-        self, state: ServiceState, load: Callable[[], Searcher], registry: CollectorRegistry
+        self,
+        state: ServiceState,
+        load: Callable[[], Searcher],
+        registry: CollectorRegistry,
+        peers: Peers | None = None,
     ) -> None:
         self._state = state
         self._load = load
+        self._peers = peers or Peers()
         self._outcomes: SimpleQueue[Future[LoadedIndex] | None] = SimpleQueue()
         # A daemon, so that a file system that hangs does not keep the process from ending.
         self._thread = Thread(target=self._work, name="reload", daemon=True)
@@ -77,13 +83,20 @@ class Reloader:
 
         :raises ReloadRefusedError: When the artefacts are not valid, with the reason.
         """
-        return await asyncio.wrap_future(self.request())
+        if self._peers.writes:
+            return await asyncio.wrap_future(self.request())
+        await asyncio.to_thread(self._peers.ask_writer, "reload")
+        return self._state.loaded
 
     def request(self) -> Future[LoadedIndex]:
         """Begin a reload; the log has its outcome."""
         outcome: Future[LoadedIndex] = Future()
         self._outcomes.put(outcome)
         return outcome
+
+    def answer(self) -> None:
+        """Reload as another process asks."""
+        self.request().result()
 
     def close(self) -> None:
         """Cancel waiting reloads, and wait a while for the one under way."""
@@ -119,8 +132,15 @@ class Reloader:
         earlier = self._state.loaded
         loaded = self._state.publish(searcher)
         logger.info("reloaded: index %s", loaded.generation)
-        self._reloads[_LOADED].inc()
-        outcome.set_result(loaded)
+        if self._peers.writes:  # it is one reload of all processes
+            self._reloads[_LOADED].inc()
+        try:
+            self._peers.tell_others("reload")
+        except RetrievalError as error:
+            logger.error("a process keeps the earlier index: %s", error)  # noqa: TRY400
+            outcome.set_exception(error)
+        else:
+            outcome.set_result(loaded)
         del searcher, loaded, outcome
         unused = Event()
         weakref.finalize(earlier, unused.set)

@@ -17,6 +17,7 @@ import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from service.admission.low_priority import LowPriorityProcess
+from service.live.peers import Peers
 from service.live.state import LoadedIndex, ServiceState
 from service.wire.problems import NotReadyError, QueueFullError, WriteRefusedError
 from swiftlet.address import Address
@@ -69,8 +70,12 @@ class Writing:
         document_encoder: Place | None,
         threads: int,
         most_passages: int,
+        peers: Peers | None = None,
     ) -> None:
         """Write to `index`, which may be a link or an address; the first write opens it.
+
+        One process of the service writes. The other ones of `peers` ask it, and see each write
+        before it is answered.
 
         :param threads: Threads that encode.
         :param most_passages: Of a document that is put.
@@ -79,7 +84,8 @@ class Writing:
         self._document_encoder, self._threads = document_encoder, threads
         self._most_passages = most_passages
         self._writer: Writer | None = None
-        self._waiting = 0
+        self._peers, self._waiting = peers or Peers(), 0
+        self._asking = ThreadPoolExecutor(_MOST_WAITING, "ask")
         self._thread = ThreadPoolExecutor(1, "write")
         self._encodings = ThreadPoolExecutor(1, "encode")
         self._encoder = LowPriorityProcess("encode", share=_SHARE_OF_ENCODING)
@@ -142,6 +148,8 @@ class Writing:
         :raises NotReadyError: When they are written, but searches do not see them yet.
         """
         with self._turn():
+            if not self._peers.writes:
+                return await self._asked("put", documents)
             manifest = await self._on(self._thread, self._use, methodcaller("manifest"))
             rows = documents_of_rows(documents)
             found: list[Document] = await self._on(self._encodings, list, rows)
@@ -185,19 +193,45 @@ class Writing:
             if filter_ is not None:
                 with told():
                     ids += self._refreshed(self._state.loaded).ids_to_delete(filter_)
-            changed = writer.delete(ids)
-            if changed.unknown and not missing_ok:
-                raise UnknownDocumentError(changed.unknown[0])
-            return changed
+            return writer.delete(ids)
 
         with self._turn():
-            changed: Changed = await self._on(self._thread, self._write, "deleted", run)
+            changed: Changed = (
+                await self._on(self._thread, self._write, "deleted", run)
+                if self._peers.writes
+                else await self._asked("delete", document_ids, filter_)
+            )
+        if changed.unknown and not missing_ok:
+            raise UnknownDocumentError(changed.unknown[0])
+        return changed
+
+    def answers(self) -> dict[str, Callable[..., Any]]:
+        """What other processes may ask; called on the event loop, whose coroutines answer."""
+        loop = asyncio.get_running_loop()
+
+        def answer(method: Callable[..., Any], *arguments: Any) -> Any:
+            return asyncio.run_coroutine_threadsafe(method(*arguments), loop).result()
+
+        return {
+            "put": partial(answer, self.put),
+            "delete": partial(answer, self.delete),
+            "refresh": self.refresh,
+        }
+
+    def refresh(self) -> None:
+        """Read all changes, so that the next search sees them."""
+        self._refreshed(self._state.loaded)
+
+    async def _asked(self, name: str, *arguments: Any) -> Changed:
+        """The answer of the process that writes."""
+        changed: Changed = await self._on(self._asking, self._peers.ask_writer, name, *arguments)
         return changed
 
     def close(self) -> None:
         """Finish a write that is on its way to the disk, end the rest, and unlock the index."""
         self._closed.set()
-        self._encodings.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._encodings, self._asking):
+            pool.shutdown(wait=False, cancel_futures=True)
         self._encoder.close()  # so that a long put does not hold up the end of the service
         for pool in (self._encodings, self._thread):
             pool.shutdown(wait=True, cancel_futures=True)
@@ -265,7 +299,8 @@ class Writing:
         ):
             self._merges.submit(self._merge, writer)
         try:
-            self._refreshed(self._state.loaded)
+            self.refresh()
+            self._peers.tell_others("refresh")
         except Exception as error:  # the thread that follows logs it
             raise NotReadyError(
                 f"all is written, up to the change {changed.change}, but searches do not see it "
@@ -330,7 +365,8 @@ class Writing:
         """The searcher, which has read all changes, or another index in the place of its own."""
         searcher, before = loaded.searcher, loaded.searcher.index_manifest
         if searcher.refresh() and searcher.index_manifest.fingerprint != before.fingerprint:
-            self._replaced.inc()
+            if self._peers.writes:
+                self._replaced.inc()
             logger.info("the index has been replaced: index %s is searched", loaded.generation)
         return searcher
 

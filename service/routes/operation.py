@@ -45,8 +45,7 @@ async def metrics(request: Request) -> Response:
         encode, media_type = choose_encoder("")
 
     def written() -> bytes:
-        figures.update(request.app.state.service)
-        return encode(figures.registry)
+        return encode(figures.of_all(request.app.state.service))
 
     return Response(await beside_loop(written), media_type=media_type)
 

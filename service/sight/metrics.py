@@ -1,9 +1,12 @@
 """The metrics that Prometheus scrapes."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.metrics_core import Metric
 
+from service.live.peers import Peers
 from service.live.state import Service
 from service.wire.context import STAGES, RequestContext
 from service.wire.problems import PROBLEMS
@@ -27,11 +30,40 @@ def latency_buckets() -> list[float]:
     return [float(f"{bound:.2g}") for bound in bounds]
 
 
+_OF_EACH = {
+    "swiftlet_requests_in_flight", "swiftlet_queue_depth", "process_virtual_memory_bytes",
+    "process_resident_memory_bytes", "process_open_fds",
+}  # fmt: skip
+"""Gauges of several processes that are added, as counts are; of all other ones, the most counts."""
+
+_BEGINNINGS = ("process_start_time_seconds", "_created")
+
+
+@dataclass(frozen=True, slots=True)
+class _Together:
+    """The series of several processes as those of one."""
+
+    found: Sequence[Sequence[Metric]]
+
+    def collect(self) -> Iterable[Metric]:
+        """Each family once."""
+        for same in zip(*self.found, strict=True):
+            together = Metric(same[0].name, same[0].documentation, same[0].type)
+            values: dict[tuple[str, tuple[tuple[str, str], ...]], list[float]] = {}
+            for sample in (each for family in same for each in family.samples):
+                values.setdefault((sample.name, (*sample.labels.items(),)), []).append(sample.value)
+            adds = together.type in {"counter", "histogram"} or together.name in _OF_EACH
+            for (name, labels), each in values.items():
+                combine = min if name.endswith(_BEGINNINGS) else sum if adds else max
+                together.add_sample(name, dict(labels), combine(each))
+            yield together
+
+
 class Metrics:
     """The series of one service in one registry; all of them exist from the first scrape on."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self.registry = registry
+    def __init__(self, registry: CollectorRegistry, peers: Peers | None = None) -> None:
+        self.registry, self._peers = registry, peers or Peers()
         ProcessCollector(registry=registry)
         self._requests = Counter(
             "swiftlet_requests",
@@ -98,6 +130,15 @@ class Metrics:
         self._seconds_of_route[route] = self._seconds.labels(route)
         for status in statuses:
             self._answered[route, status] = self._requests.labels(route, str(status))
+
+    def of_all(self, service: Service) -> _Together:
+        """The series of all processes of the service together."""
+        return _Together([self.of_this(service), *self._peers.ask_others("metrics")])
+
+    def of_this(self, service: Service) -> list[Metric]:
+        """The present series of this process."""
+        self.update(service)
+        return [*self.registry.collect()]
 
     def update(self, service: Service) -> None:
         """Bring the gauges up to date: the queue, and the index and encoder in use."""

@@ -27,6 +27,10 @@ def serve(
     port: Annotated[
         int | None, typer.Option(help="Port; 0 takes a free one.", show_default="8000")
     ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(help="Processes that answer at this port.", show_default="1", metavar="N"),
+    ] = None,
 ) -> None:
     """Serve an index over HTTP, or with --encoder alone its embeddings.
 
@@ -42,5 +46,6 @@ def serve(
         reranker=reranker,
         host=host,
         port=port,
+        workers=workers,
     )
     run(settings)
