@@ -1,6 +1,7 @@
 import hashlib
 import json
 import os
+import random
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,8 @@ from blake3 import blake3
 
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.errors import CorruptArtefactError, ManifestError
+from swiftlet.index.columns.columns import COLUMN_FILES
+from swiftlet.index.lexical.postings import FILES
 from swiftlet.manifest import (
     FILE_NAME,
     FORMAT_VERSION,
@@ -188,6 +191,51 @@ def test_a_file_that_is_missing_or_unreadable_or_of_another_size_is_named(artefa
 
 
 SEGMENT = "lexical/00000000000000000000000000000000"
+LEXICAL_FILES = [
+    *(f"{SEGMENT}.{part}" for part in ("fast", "fieldnorm", "idx", "pos", "store", "term")),
+    *(f"lexical/{name}" for name in FILES),
+]
+INDEX_FILES = [
+    "documents.sqlite", "index.faiss", "passage_to_document.npy", "lexical/meta.json",
+    *LEXICAL_FILES, *(f"columns/{name}" for name in COLUMN_FILES),
+]  # fmt: skip
+ENCODER_FILES = ["canonical.json", "model_int8.onnx", "tokenizer.json"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        *(("index", name) for name in INDEX_FILES),
+        *(("encoder", name) for name in ENCODER_FILES),
+    ],
+)
+def test_a_flipped_bit_in_any_file_of_an_artefact_is_noticed_by_name(
+    small_index, tmp_path, kind, name
+):
+    source = small_index if kind == "index" else DEFAULT_ENCODER
+    files = INDEX_FILES if kind == "index" else ENCODER_FILES
+    assert set(files) <= set(read_manifest(source).files) <= {*files, "model.onnx"}
+    directory = tmp_path / kind
+    directory.mkdir()
+    (directory / name).parent.mkdir(exist_ok=True)
+    for path in source.rglob("*"):
+        place = directory / path.relative_to(source)
+        if place == directory / name:
+            shutil.copyfile(path, place)
+        elif path.is_file():
+            place.parent.mkdir(exist_ok=True)
+            place.symlink_to(path)
+    size_bytes = (directory / name).stat().st_size
+    for position in (0, random.Random(name).randrange(size_bytes), size_bytes - 1):
+        flip(directory / name, position)
+        with pytest.raises(CorruptArtefactError, match=rf"{kind}/{name} has been altered"):
+            load_manifest(directory, kind)
+        if position == 0:
+            parts = (directory, DEFAULT_ENCODER) if kind == "index" else (small_index, directory)
+            with pytest.raises(CorruptArtefactError, match=rf"{kind}/{name} has been altered"):
+                Searcher.open(*parts)
+        flip(directory / name, position)
+    load_manifest(directory, kind)
 
 
 @pytest.mark.parametrize("name", ["index.faiss", f"{SEGMENT}.term", "documents.sqlite"])

@@ -1,6 +1,7 @@
 """Writers on full disks, without descriptors, and over damaged files."""
 
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -135,6 +136,23 @@ def test_a_write_is_said_to_be_there_if_only_its_note_fails(index, writer, monke
     assert writer.put([Document("newer", "text")]).change == writer.change == 3
     assert b" 00000000000000000003 " in (index / LAST_FILE).read_bytes()
     assert {"new", "newer"} <= ids(index)
+
+
+def test_any_bit_that_flips_in_the_open_log_is_refused_by_name(index, writer, tmp_path):
+    writer.put([Document("a", "text"), Document("b", "text")])
+    writer.delete(["a", "1"])
+    writer.put([Document("2", "another text")])
+    choice, log = random.Random(3), f"{CHANGES_FILE}-wal"
+    whole = (index / log).read_bytes()
+    for place in choice.sample(range(len(whole)), 30):
+        copy = Path(shutil.copytree(index, tmp_path / f"{place}"))
+        (copy / f"{CHANGES_FILE}-shm").unlink()
+        flipped = bytearray(whole)
+        flipped[place] ^= 1 << choice.randrange(8)
+        (copy / log).write_bytes(flipped)
+        for read in (ids, partial(IndexWriter, encoder=None)):
+            with pytest.raises(CorruptIndexError, match=CHANGES_FILE):
+                read(copy)
 
 
 @pytest.mark.parametrize("damage", ["altered", "another's", "without the changes"])
