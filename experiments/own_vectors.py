@@ -14,7 +14,6 @@ from dataclasses import asdict, replace
 from fcntl import LOCK_EX, flock
 from functools import partial
 from itertools import product
-from operator import itemgetter
 from pathlib import Path
 from random import Random
 from statistics import fmean
@@ -223,7 +222,6 @@ def collected(options: Namespace, found: Found) -> Figures:
         "held-out passages": LEAST_OF_PASSAGES,
     }
     dense = [row["dense"] for row in rows]
-    e5 = [row for row in rows if row["box"] == "multilingual-e5-small"]
     ways = list(product(STUDENTS, [way for way, of in LEARNT.items() if not of.get("trial")]))
     places = product(SETTINGS["wanted"]["boxes"], COLLECTIONS)
     wanted = [(*place, *way) for place, way in product(places, ways)]
@@ -232,11 +230,10 @@ def collected(options: Namespace, found: Found) -> Figures:
         "rows": rows,
         "bounds": bounds,
         "order": {
-            key: float(spearmanr([row[key] for row in rows], dense).statistic) for key in bounds
-        }
-        if rows
-        else {},
-        "e5": max(e5, key=itemgetter("dense"), default=None),
+            key: float(spearmanr([row[key] for row in rows], dense).statistic)
+            for key in bounds
+            if rows
+        },
         "boxes": SETTINGS["wanted"]["boxes"],
         "collections": [*COLLECTIONS],
         "ways": len(ways),

@@ -261,8 +261,8 @@ def sentence_of(verdict: "Verdict", trained: bool = False) -> str:
         reads += "train it without --projection-only, or "
     return (
         f"not good enough yet: {found}, but {bound} is expected; {reads}give "
-        f"{verdict.wanted_queries:,} queries and the teacher of their vectors, too (--pairs "
-        "--queries LOG --teacher MODEL)"
+        f"{verdict.wanted_queries:,} queries of your users and the teacher of their vectors, too "
+        "(--pairs --queries LOG --teacher MODEL)"
     )
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from functools import cache
 from itertools import count
 from pathlib import Path
 
@@ -36,6 +37,7 @@ LOOKUP = LOOKUP_QUERY_ENCODER.name
 PLACES = ["caves", "cliffs", "forests", "harbours", "islands"]
 ANIMALS = ["swiftlets", "bats", "beetles", "crabs", "geckos", "herons"]
 WIDTH = 24
+loaded = cache(OnnxEncoder.load)
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +57,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def projected(texts: Sequence[str]) -> Embeddings:
     """Vectors (n, 24) of texts: a random projection of those of the encoder that ships."""
-    encoder = OnnxEncoder.load(DEFAULT_QUERY_ENCODER)
+    encoder = loaded(DEFAULT_QUERY_ENCODER)
     matrix = np.random.default_rng(0).normal(size=(encoder.dim, WIDTH))
     found = encoder.encode(texts) @ matrix
     return np.asarray(found / np.linalg.norm(found, axis=1, keepdims=True), np.float32)
