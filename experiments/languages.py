@@ -5,7 +5,9 @@
 FOLDER has LibreOffice's help (MPL-2.0), which people have translated page by page, as
 `apt-get download libreoffice-help-{en-us,de,fr,es,it,ru,zh-cn,ja}` and `dpkg-deb -x` give it:
 usr/share/libreoffice/help. The title of a guide is a query, and the text of its page the document
-that answers it. Takes four minutes of two cores.
+that answers it. The pages that are no documents are written to work/other-pages.txt: an encoder
+that `swiftlet export` has made with `--vocabulary` that file has their tokens alone. Takes four
+minutes of two cores.
 """
 
 import json
@@ -48,18 +50,17 @@ def runs(options: Namespace) -> list[list[Run]]:
 
 def figures_of(options: Namespace, name: str) -> Figures:
     if name == PAGES:
-        return collection(options.data)
+        return collection(options)
     found = json.loads(file_of(options.work, (PAGES,)).read_text("utf-8"))
     if name == WORDS:
         return of_words(found)
     return of_encoder(found, encoders.find(encoders_of(options)[name]))
 
 
-def pages_of(folder: Path) -> dict[str, Page]:
-    """The title of each page in a language, and its paragraphs by their names."""
+def pages_of(folder: Path, kinds: Sequence[str]) -> dict[str, Page]:
+    """The title of each page of some kinds in a language, and its paragraphs by their names."""
     found: dict[str, Page] = {}
-    kinds = (folder.glob(f"*/{kind}/*.html") for kind in SETTINGS["kinds"])
-    for path in sorted(chain(*kinds)):
+    for path in sorted(chain(*(folder.glob(f"*/{kind}/*.html") for kind in kinds))):
         tree = html.fromstring(path.read_bytes().decode("utf-8"))
         for hidden in tree.xpath("//*[@hidden]"):
             hidden.drop_tree()
@@ -71,16 +72,22 @@ def pages_of(folder: Path) -> dict[str, Page]:
     return found
 
 
-def collection(data: Path) -> Figures:
+def collection(options: Namespace) -> Figures:
     """The same documents and queries in each language; `rows` has the documents that answer."""
-    folders = {each: SETTINGS["folders"].get(each, each) for each in LANGUAGES}
-    pages = {each: pages_of(data / folder / "text") for each, folder in folders.items()}
+    folders = {each: options.data / SETTINGS["folders"].get(each, each) / "text"
+               for each in LANGUAGES}  # fmt: skip
+    pages = {each: pages_of(folder, SETTINGS["kinds"]) for each, folder in folders.items()}
+    others = [pages_of(folder, SETTINGS["others"]) for folder in folders.values()]
+    lines = (
+        " ".join([title, *texts.values()]) for each in others for title, texts in each.values()
+    )
+    (options.work / "other-pages.txt").write_text("\n".join(lines), "utf-8")
     english = pages["en"]
     names = [
         name for name in english
         if all(is_translated(english[name], pages[each].get(name), each) for each in LANGUAGES)
     ]  # fmt: skip
-    found: Figures = {"documents": {}, "queries": {}, "rows": {}}
+    found: Figures = {"documents": {}, "queries": {}, "rows": {}, "others": sum(map(len, others))}
     for each in LANGUAGES:
         titles = [pages[each][name][0] for name in names]
         most = SETTINGS["of_ideographs" if each in {"zh", "ja"} else "characters"]
@@ -162,12 +169,19 @@ def of_encoder(found: Figures, place: Path) -> Figures:
 
 def collected(options: Namespace, found: Found) -> Figures:
     pages, measured = found[PAGES,], {name: found[name,] for name in encoders_of(options)}
+    places = {name: encoders.find(place) for name, place in encoders_of(options).items()}
     return {
         "words": found[WORDS,],
         "weights": WEIGHTS,
         "documents": len(pages["documents"]["en"]),
         "queries": {each: len(rows) for each, rows in pages["rows"].items()},
         "encoders": measured,
+        "smaller": [*measured][-1],
+        "num_other_pages": pages["others"],
+        "megabytes": {
+            name: round((place / "model_int8.onnx").stat().st_size / 1e6, 1)
+            for name, place in places.items()
+        },
         "mean_hybrid": {
             name: [*map(mean, zip(*(row["hybrid"] for row in rows.values()), strict=True))]
             for name, rows in measured.items()
