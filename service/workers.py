@@ -130,7 +130,9 @@ class Workers:
             self._stop()
 
     def _has_ended(self, pid: int, status: int) -> None:
-        worker = self._workers.pop(pid)
+        worker = self._workers.pop(pid, None)
+        if worker is None:  # the first process of a container gets those that lost their parent
+            return
         with worker.ready:
             worker.look()
         if self._stopping:

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from functools import cache, partial
+from functools import partial
 from itertools import islice
 from operator import methodcaller
 from pathlib import Path
@@ -36,7 +36,14 @@ from swiftlet.index.changes.log import CHANGES_FILE
 from swiftlet.index.columns.filters import Filter
 from swiftlet.index.updates.directory_writer import write
 from swiftlet.index.updates.merge import merge_changes
-from swiftlet.index.updates.writer import Changed, Preparation, Writer, changes_of, texts_of
+from swiftlet.index.updates.writer import (
+    Changed,
+    Preparation,
+    Writer,
+    changes_of,
+    prepared,
+    texts_of,
+)
 from swiftlet.search.searcher import Searcher
 from swiftlet.servers.writer import told
 from swiftlet.types import Document, Span
@@ -274,7 +281,7 @@ class Writing:
         target = self._index if isinstance(self._index, Path) else None
         place = self._document_encoder, self._threads, target
         return await self._on(
-            self._encodings, self._encoder.call, _prepare, *place, method, *arguments
+            self._encodings, self._encoder.call, prepared, *place, method, *arguments
         )
 
     def _use(self, use: Callable[[Writer], Result]) -> Result:
@@ -389,22 +396,6 @@ class Writing:
                     known = isinstance(error, RetrievalError)
                     logger.error("changes cannot be read: %s", error, exc_info=not known)  # noqa: TRY400
                 problem = str(error)
-
-
-@cache
-def _preparation(document_encoder: Place | None, threads: int, index: Path | None) -> Preparation:
-    return Preparation(document_encoder, threads, index)
-
-
-def _prepare(
-    document_encoder: Place | None,
-    threads: int,
-    index: Path | None,
-    method: Callable[..., Any],
-    *arguments: Any,
-) -> Any:
-    """Runs in the process that encodes, which keeps the encoder."""
-    return method(_preparation(document_encoder, threads, index), *arguments)
 
 
 def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:

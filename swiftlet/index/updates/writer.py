@@ -3,11 +3,11 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from threading import Lock
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -193,6 +193,25 @@ class Preparation:
                 self._encoder = found
                 self._loaded_for = wanted
             return self._encoder
+
+
+@cache
+def _preparation(encoder_place: Place | None, threads: int, index: Path | None) -> Preparation:
+    return Preparation(encoder_place, threads, index)
+
+
+def prepared(
+    encoder_place: Place | None,
+    threads: int,
+    index: Path | None,
+    method: Callable[..., Any],
+    *arguments: Any,
+) -> Any:
+    """What a method of `Preparation` gives, for a process that keeps the encoder between calls.
+
+    :raises ArtefactError: As `Preparation.encoder`.
+    """
+    return method(_preparation(encoder_place, threads, index), *arguments)
 
 
 def _without_vector(documents: Sequence[Document], first: int) -> str:
