@@ -73,12 +73,12 @@ def judged(record: Figures) -> str | None:
     for stage in record["stages"].values():
         monitor = CollapseMonitor(Collapse())
         for number, each in enumerate(stage["evaluations"]):
-            of_towers = (
+            queries, documents = (
                 EmbeddingStatistics(each[f"{t}_cosine"], math.nan, each[f"{t}_effective_rank"])
                 for t in TOWERS
             )
-            losses = (each[name] or math.nan for name in ("loss", "collapsed_loss"))
-            figures = CollapseMetrics(*of_towers, *losses, each["ndcg@10"])
+            loss, limit = (each[name] or math.nan for name in ("loss", "collapsed_loss"))
+            figures = CollapseMetrics(queries, documents, loss, limit, each["ndcg@10"])
             if number == 0:
                 monitor.begin(figures)
             verdict = monitor.verdict(figures)
