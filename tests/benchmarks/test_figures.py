@@ -42,13 +42,16 @@ def test_a_target_is_kept_or_missed_by_its_figure(ratio: float, kept: bool) -> N
     found = targets(
         {
             "http": {"dense": http, "look-up": lookup},
-            "cores": {TWO_CORES: {"over": ratio}, TWO_PROCESSES: {"over": 1.8}},
+            "cores": {
+                "dense": {"rates": {TWO_CORES: {"over": ratio}, TWO_PROCESSES: {"over": 1.8}}},
+                "hybrid": {"rates": {TWO_PROCESSES: {"over": 1.79}}},
+            },
             "plain": {SWIFTLET: {"over": 20.0}, LOOKUP: {"over": 39.9}},
         },
         20.0,
         40.0,
         0.45,
     )
-    ratios, times = [True, True, kept, True, True, False], [True, True, False, False, False]
+    ratios, times = [True, True, kept, True, False, True, False], [True, True, False, False, False]
     assert [target["kept"] for target in found] == ratios + times
     assert [target["measured"] for target in found[-2:]] == ["0.260", "20"]
