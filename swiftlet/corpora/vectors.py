@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from swiftlet.errors import CollectionError
 from swiftlet.types import Embeddings
 
 Metric = Literal["cosine", "inner_product", "l2"]
@@ -20,6 +21,10 @@ class VectorBlock:
 
     rows: Sequence[Mapping[str, Any]]
     embeddings: Embeddings
+
+
+class SourceAwayError(CollectionError):
+    """A source could not be read now; it may be later, from the row on that was reached."""
 
 
 class VectorSource(Protocol):

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Unpack
 
@@ -92,11 +93,7 @@ def distill(
             if settings.pairs:
                 progress.begin("The index's texts and vectors", None)
                 pairs = read_pairs(Path(settings.index), comparison.manifest, settings.seed)
-        on_index: OnIndex = {}
-        if comparison is not None and settings.ranking_teacher is not None:
-            on_index["reranked"] = _reranked(settings, settings.ranking_teacher, comparison)
-        elif comparison is not None and settings.ranking:
-            on_index["neighbours"] = comparison.neighbours(settings.documents)
+        on_index = _ranked(settings, comparison)
         relevant = {} if comparison is None else relevant_passages(settings.judged, comparison)
         mixture = _mixture(settings, relevant, pairs)
         teacher.prepare(mixture, progress)
@@ -114,6 +111,8 @@ def distill(
             accelerator=accelerator,
             **on_index,
         )
+        if comparison is not None and pairs is not None and compare:
+            task.judge_start = partial(judge, comparison, served, pairs, mixture.num_asked)
         if pairs is not None and not (loop.state.step or start.get("finish")):
             progress.note(task.expected())
         loop.train(lambda _: task.stage())
@@ -132,9 +131,9 @@ def distill(
         if comparison is not None and pairs is not None and compare:
             progress.begin("The verdict", None)
             unknown = student.tower.unknown_share(pairs.held_out_lines)
-            verdict = judge(
-                comparison, served, pairs, mixture.num_asked, reference, overlaps, unknown
-            )
+            before = task.start if best.step else None
+            asked = mixture.num_asked
+            verdict = judge(comparison, served, pairs, asked, reference, overlaps, unknown, before)
         details = {
             "distillation": settings.model_dump(mode="json"),
             "texts": {source.name: len(source.lines) for source in mixture.sources},
@@ -152,6 +151,15 @@ def distill(
         )
     result = best.step, final["cosine"], len(mixture.held_out), overlaps
     return DistillationResult(*result, verdict)
+
+
+def _ranked(settings: Distillation, comparison: IndexComparison | None) -> OnIndex:
+    """What the student learns to rank, if it does."""
+    if comparison is not None and settings.ranking_teacher is not None:
+        return {"reranked": _reranked(settings, settings.ranking_teacher, comparison)}
+    if comparison is not None and settings.ranking:
+        return {"neighbours": comparison.neighbours(settings.documents)}
+    return {}
 
 
 def _targets(settings: Distillation, kept: Path, accelerator: Accelerator) -> Targets:

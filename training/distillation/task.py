@@ -1,6 +1,6 @@
 """Distillation as a task of the training loop: the student imitates the teacher's outputs."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from time import monotonic, perf_counter
 from typing import Any, TypedDict, Unpack
 
@@ -18,6 +18,7 @@ from training.distillation.settings import Distillation
 from training.distillation.student import Student
 from training.distillation.teacher import Targets
 from training.distillation.texts import TextMixture
+from training.distillation.verdict import Verdict
 from training.errors import NotFiniteError
 from training.loop.stage import Evaluation, Stage, StageLength, Task
 from training.objective.negatives.sampler import Rows
@@ -81,6 +82,9 @@ class DistillationTask(Task):
         self._began = monotonic()
         self._best_score = -1.0
         self._waited = 0
+        self.judge_start: Callable[[], Verdict] | None = None
+        self.start: float | None = None
+        """The figure of `judge_start` of the student before its training."""
 
     def stage(self) -> Stage:
         """This task for the training loop."""
@@ -189,17 +193,20 @@ class DistillationTask(Task):
             stop = f"the held-out cosine has not risen in the last {self._waited} evaluation(s)"
         if step < self._length.num_steps and self.is_due():
             stop = f"{self._settings.minutes:g} minute(s) are over"
+        if step == 0 and self._length.num_steps and self.judge_start is not None:
+            self.start = self.judge_start().figure
         summary = f"held-out cosine {metrics['cosine']:.4f}"
         return Evaluation(metrics, score=score, stop=stop, summary=summary)
 
     @override
     def state(self) -> Mapping[str, Any]:
-        """The best score, and the number of evaluations since."""
-        return {"best_score": self._best_score, "waited": self._waited}
+        """The best score, the number of evaluations since, and how the student began."""
+        return {"best_score": self._best_score, "waited": self._waited, "start": self.start}
 
     @override
     def restore(self, state: Mapping[str, Any]) -> None:
         self._best_score, self._waited = state["best_score"], state["waited"]
+        self.start = state.get("start")  # earlier versions did not measure it
 
     def _pairs(self, numbers: Rows) -> tuple[torch.Tensor, torch.Tensor]:
         """Outputs (n, own width) of the student's tower, and those wanted, (n, width)."""

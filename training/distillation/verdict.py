@@ -32,6 +32,15 @@ LEAST_OF_KNOWN_ITEMS = 0.6
 LEAST_OF_PASSAGES = 0.55
 """The share of the nearest passages of held-out passages, where no sentence was held out."""
 
+LEAST_OF_RELATED = 0.1
+"""Below it, the texts and the vectors have perhaps nothing to do with each other."""
+
+LEVEL_OF_TRAINED, KEPT_BY_TRAINED = 0.7, 0.85
+"""What a training reaches of held-out sentences, and of what the own query encoder has of them.
+
+A closed form from there on mostly gains nothing by a training (docs/results/own-vectors.md).
+"""
+
 _PASSAGES, _NEAREST = 200, 10
 _MANY_UNKNOWN = 0.2
 _STEPS = (1_000, 10_000, 100_000)
@@ -46,7 +55,8 @@ class Verdict:
     query for its document, or None if there are none. If the index's own query encoder is known,
     `own_known_items` is its nDCG@10 of them, and `overlap` the overlap@10 with it. `queries` is the
     number of queries with a teacher's vectors that were learnt. `unknown` is the share of the
-    tokens of held-out passages that the student's tokenizer does not know.
+    tokens of held-out passages that the student's tokenizer does not know. `before` is the `figure`
+    that the student had before its training, if it had one.
     """
 
     passages: float
@@ -55,6 +65,21 @@ class Verdict:
     own_known_items: float | None = None
     overlap: float | None = None
     unknown: float = 0.0
+    before: float | None = None
+
+    @property
+    def figure(self) -> float:
+        """What the verdict goes by: sentences and titles, or passages where there are none."""
+        return self.passages if self.known_items is None else self.known_items
+
+    @property
+    def may_gain(self) -> bool:
+        """Whether a training mostly takes the closed form further."""
+        if self.known_items is None:
+            return True
+        if self.own_known_items is not None:
+            return self.known_items < KEPT_BY_TRAINED * self.own_known_items
+        return self.known_items < LEVEL_OF_TRAINED
 
     @property
     def is_good(self) -> bool:
@@ -101,6 +126,7 @@ def judge(
     own: Encoder | None = None,
     overlaps: Sequence[Overlap] = (),
     unknown: float = 0.0,
+    before: float | None = None,
 ) -> Verdict:
     """Judge a student by the texts that were held out.
 
@@ -108,6 +134,7 @@ def judge(
     :param own: The index's own query encoder, if it is known.
     :param overlaps: With that encoder.
     :param unknown: The share of tokens that it does not know.
+    :param before: Its figure before the training.
     """
     named = [Query(f"{place}", item.text) for place, item in enumerate(pairs.known_items)]
     qrels = {f"{place}": {item.document_id: 1} for place, item in enumerate(pairs.known_items)}
@@ -123,6 +150,7 @@ def judge(
         own_known_items=of_own,
         overlap=overlaps[0].overlap_10 if overlaps else None,
         unknown=unknown,
+        before=before,
     )
 
 

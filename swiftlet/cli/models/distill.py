@@ -226,7 +226,12 @@ def _print_outcome(outcome: "DistillationResult", out: Path, imitated: str) -> N
 
 def sentence_of(verdict: "Verdict", trained: bool = False) -> str:
     """What to do with an encoder that has learnt from an index, by more than the closed form."""
-    from training.distillation.verdict import LEAST_KEPT, LEAST_OF_KNOWN_ITEMS, LEAST_OF_PASSAGES
+    from training.distillation.verdict import (
+        LEAST_KEPT,
+        LEAST_OF_KNOWN_ITEMS,
+        LEAST_OF_PASSAGES,
+        LEAST_OF_RELATED,
+    )
 
     found = f"of the 10 nearest passages of a held-out passage it finds {verdict.passages:.0%}; "
     bound = f"at least {LEAST_OF_PASSAGES:.0%} of these passages"
@@ -246,18 +251,23 @@ def sentence_of(verdict: "Verdict", trained: bool = False) -> str:
         bound = f"{LEAST_KEPT:.0%} of that"
     if verdict.overlap is not None:
         found += f"; their overlap@10 is {verdict.overlap:.3f}"
+    if trained and verdict.before is not None:
+        found += f"; before the training the figure was {verdict.before:.3f}"
+        if verdict.figure <= verdict.before:
+            found += ", so that the training did not help: --projection-only leaves it out"
     if verdict.is_good:
-        further = (
-            "" if trained else "; a training, without --projection-only, mostly takes it further"
+        gains = not trained and verdict.may_gain
+        further = "; a training, without --projection-only, mostly takes it further"
+        return f"use it: {found}{further if gains else ''}"
+    reads = ""
+    if verdict.cannot_read:
+        reads = (
+            f"it does not know {verdict.unknown:.0%} of the tokens of held-out passages: name a "
+            "--student that reads their language, or "
         )
-        return f"use it: {found}{further}"
-    reads = (
-        f"it does not know {verdict.unknown:.0%} of the tokens of held-out passages: name a "
-        "--student that reads their language, or "
-        if verdict.cannot_read
-        else ""
-    )
-    if not trained:
+    elif verdict.figure < LEAST_OF_RELATED:
+        reads += "do the texts belong to these vectors, in this order? If they do, "
+    if not trained and verdict.may_gain:
         reads += "train it without --projection-only, or "
     return (
         f"not good enough yet: {found}, but {bound} is expected; {reads}give "

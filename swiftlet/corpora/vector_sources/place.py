@@ -13,6 +13,7 @@ from swiftlet.address import TOKEN_VARIABLE
 from swiftlet.arguments import StrPath, path_of
 from swiftlet.corpora.lines import read_errors, reason_of
 from swiftlet.corpora.vector_sources.source import chosen
+from swiftlet.corpora.vectors import SourceAwayError
 from swiftlet.errors import CollectionError, InvalidArgumentError
 
 _ADDRESS = re.compile(r"([^/:?#+]{2,})(\+[^/:?#+]+)?:/+")
@@ -64,7 +65,7 @@ class Place:
         except of_reading as error:
             strerror = error.strerror if isinstance(error, OSError) else None
             said = self.hidden(strerror or f"{error}" or type(error).__name__)
-            raise CollectionError(self.name, f"cannot be read: {reason_of(said)}") from None
+            raise SourceAwayError(self.name, f"cannot be read: {reason_of(said)}") from None
 
     def hidden(self, text: str) -> str:
         """A text of the server without what opens it."""

@@ -1,5 +1,7 @@
 """Builds an index directory from vectors that were made elsewhere."""
 
+import hashlib
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
@@ -14,6 +16,8 @@ from swiftlet.arguments import StrPath, made, one_of, path_of
 from swiftlet.corpora.fields import Fields
 from swiftlet.corpora.rows import Corpus
 from swiftlet.corpora.vector_sources import open_vectors
+from swiftlet.corpora.vector_sources.place import parse_place
+from swiftlet.corpora.vector_sources.source import Source
 from swiftlet.corpora.vectors import Metric, VectorSource
 from swiftlet.encoders.encoder import ModelEncoder
 from swiftlet.encoders.function import remembered
@@ -67,7 +71,7 @@ def adopt(
     """Build the index directory `out` from vectors that were made elsewhere; nothing is encoded.
 
     `out` is written completely or not at all. After an interruption, the same call goes on with the
-    rows that it had not read.
+    rows that it had not read, unless it overwrites; files that changed since are read again.
 
     :param vectors: A file or a folder that `open_vectors` reads, an array (n, dim), or a source.
     :param texts: A corpus with the texts, paired by id, or by order where vectors have none.
@@ -94,7 +98,9 @@ def adopt(
     encoder_at, place = encoder_place(encoder), path_of("out", out).resolve()
     check_target(place, overwrite=overwrite, kind="index")
     source: VectorSource
+    key: str | None = None
     if isinstance(vectors, str | PathLike | np.ndarray):
+        key = _key_of(vectors, texts, ids, [fields, vector_field])
         source = open_vectors(
             vectors,
             texts=texts,
@@ -104,7 +110,7 @@ def adopt(
             note=progress.note,
         )
     elif hasattr(vectors, "blocks"):
-        source = vectors
+        source, key = vectors, None if isinstance(vectors, Source) else ""
     else:
         raise InvalidArgumentError(
             f"vectors cannot be of the type {type(vectors).__name__}: a path, an array (n, dim) or "
@@ -119,10 +125,16 @@ def adopt(
         passage_field=passage_field,
         metric=metric,
         keeps_file=file is not None,
-        resumes=not isinstance(vectors, np.ndarray),
+        key=None if overwrite else key,
     )
     with draft(
-        place, "index", width=source.dim, encodes=True, overwrite=overwrite, progress=progress
+        place,
+        "index",
+        width=source.dim,
+        encodes=True,
+        overwrite=overwrite,
+        progress=progress,
+        keeps=adopted.can_go_on_after,
     ) as (artefact, staged):
         adopted.stage(artefact.parent, staged, progress)
         if adopted.changed_lengths and not adopted.says_metric:
@@ -138,6 +150,30 @@ def adopt(
         copied = EmbeddingsFile(artefact.with_name("copied.f32"), source.dim)
         disk.remove(copied.path, missing_ok=True)
         return _assemble(adopted, artefact, copied, checked, encoder_at, file, progress)
+
+
+def _key_of(
+    vectors: StrPath | NDArray[Any], texts: Corpus | None, ids: object, options: object
+) -> str | None:
+    """A hash of what decides the rows of files; None if some are in memory, and are read anew."""
+    paths = [vectors, ids, *(texts if isinstance(texts, list | tuple) else [texts])]
+    found: list[object] = [f"{options}"]
+    for path in paths:
+        if not isinstance(path, str | PathLike | None):
+            return None
+        found.append(f"{path}")
+        place = None if path is None else parse_place(path)
+        if place is None or place.scheme:
+            continue
+        try:
+            for each in sorted([place.folder, *place.folder.rglob("*")]):
+                status = each.stat()
+                if not stat.S_ISDIR(status.st_mode):
+                    size, moment = status.st_size, status.st_mtime_ns
+                    found.append((f"{each.resolve()}", size, moment, status.st_ino))
+        except (OSError, ValueError):  # the reader says what is wrong
+            return None
+    return hashlib.sha256(repr(found).encode()).hexdigest()
 
 
 def _assemble(

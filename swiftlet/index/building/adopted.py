@@ -20,8 +20,8 @@ from swiftlet.corpora.identifiers import check_id
 from swiftlet.corpora.lines import LineError
 from swiftlet.corpora.records import document_from_row
 from swiftlet.corpora.vector_sources.source import bad_row
-from swiftlet.corpora.vectors import Metric, VectorBlock, VectorSource
-from swiftlet.errors import CollectionError, StorageError, shown
+from swiftlet.corpora.vectors import Metric, SourceAwayError, VectorBlock, VectorSource
+from swiftlet.errors import CollectionError, RetrievalError, StorageError, shown
 from swiftlet.index.contents import EncodedCorpus
 from swiftlet.index.documents.passages import read_texts
 from swiftlet.index.documents.split import SplitDocument
@@ -33,6 +33,8 @@ from swiftlet.types import Document, Embeddings, Span
 
 _ROWS_FILE, _STATE_FILE = "rows.sqlite", "adopt.json"
 _BLOCK_ROWS = 16_384
+_COMPARED_ROWS = 1_000
+"""Rows of an interrupted run that are read again, to see whether they are still the same."""
 _EXPORTED = ("passage_id", "document_id", "start", "end")
 """What the rows of `export_vectors` have: they are passages, with their places in the document."""
 _BETWEEN = "\n\n"
@@ -73,7 +75,7 @@ class Adopted(EncodedCorpus):
         passage_field: str | None = None,
         metric: Metric | None = None,
         keeps_file: bool = False,
-        resumes: bool = True,
+        key: str | None = "",
     ) -> None:
         """Take a source; nothing is read before `stage`.
 
@@ -82,9 +84,10 @@ class Adopted(EncodedCorpus):
         :param passage_field: The field that orders the rows of a document; None keeps their order.
         :param metric: How vectors are compared; None takes what the source says, or else cosine.
         :param keeps_file: Whether a file is served as it is, whose vectors nothing normalises.
-        :param resumes: Whether the source can be read again, to go on with an interrupted run.
+        :param key: Of all that decides the rows beside the source: a run goes on with the rows of
+            an interrupted one of the same key; None reads all of them.
         """
-        self._resumes = resumes
+        self._key = key
         self._source, self.dim = source, source.dim
         self._document_field, self._passage_field = document_field, passage_field
         self._is_export = False
@@ -106,11 +109,11 @@ class Adopted(EncodedCorpus):
         state = json.dumps(
             [
                 self._source.name, self.dim, self._metric, self._document_field,
-                self._passage_field, self._must_be_unit,
+                self._passage_field, self._must_be_unit, self._key,
             ]
         )  # fmt: skip
         with disk.storage_errors(working):
-            if not self._resumes or not self._is_same(working / _STATE_FILE, state):
+            if self._key is None or not self._is_same(working / _STATE_FILE, state):
                 for path in (self._rows, file.path):
                     disk.remove(path, missing_ok=True)
             disk.write(working / _STATE_FILE, state)
@@ -130,6 +133,11 @@ class Adopted(EncodedCorpus):
             order = database.execute(f"SELECT row {_ORDERED}")
             self.order: Rows = np.fromiter((row for (row,) in order), np.int64, count)
             """The row of the source that each passage is."""
+
+    def can_go_on_after(self, error: BaseException) -> bool:
+        """Whether the same run may do better later: a fault of the rows or of an option stays."""
+        may_pass = isinstance(error, StorageError | SourceAwayError)
+        return self._key is not None and (may_pass or not isinstance(error, RetrievalError))
 
     @property
     def source_name(self) -> str:
@@ -198,11 +206,21 @@ class Adopted(EncodedCorpus):
         try:
             if state_file.read_text() != state or not len(self._file):
                 return False
-        except OSError:
+            with closing(disk.database(self._rows)) as earlier:
+                rows = earlier.execute("SELECT * FROM rows ORDER BY row").fetchmany(_COMPARED_ROWS)
+        except (OSError, sqlite3.DatabaseError):
             return False
-        block = self._checked(next(iter(self._source.blocks())), 0)
-        known = min(len(self._file), len(block.embeddings))
-        return np.array_equal(self._file.rows()[:known], block.embeddings[:known])
+        block = next(iter(self._source.blocks()), None)
+        if block is None:
+            return False
+        known = min(len(rows), len(self._file), len(block.rows))
+        with closing(sqlite3.connect("")) as database:
+            self._make_table(database, block)
+            for row, fields in enumerate(block.rows[:known]):
+                self._insert(database, row, fields)
+            again = database.execute("SELECT * FROM rows ORDER BY row").fetchall()
+        vectors = self._checked(block, 0).embeddings[:known]
+        return again == rows[:known] and np.array_equal(self._file.rows()[:known], vectors)
 
     def _resume(self, database: sqlite3.Connection) -> int:
         """Cut the table and the vectors to the rows that both have; their number."""

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from swiftlet import encoders
 from swiftlet.arguments import StrPath, made, path_of
 from swiftlet.corpora.languages import LEAST_SHARE, Languages, begin_loading
 from swiftlet.corpora.lines import SkippedLines
 from swiftlet.corpora.rows import Corpus, documents_to_encode, rows_in
-from swiftlet.corpora.vector_sources import open_vectors
 from swiftlet.corpora.vector_sources.source import Pairs, Source, of_pairs
 from swiftlet.encoders.opening import EncoderSpec, Place, encoder_place, open_encoder
 from swiftlet.errors import InvalidArgumentError, shown
@@ -84,10 +83,12 @@ def build(
                 "embeddings are of a corpus without skipped lines, and not of shards: leave out "
                 "either"
             )
-        source = _with_embeddings(corpus, embeddings)
-        return adopt(
-            source, out, encoder=encoder, overwrite=overwrite, progress=progress, **settings
-        )
+        settings |= {"encoder": encoder, "overwrite": overwrite, "progress": progress}
+        if not isinstance(embeddings, str):
+            return adopt(_array_of(embeddings), out, texts=corpus, **settings)
+        if isinstance(corpus, str | PathLike):
+            return adopt(corpus, out, vector_field=embeddings, **settings)
+        return adopt(_with_column(corpus, embeddings), out, **settings)
     checked = made(BuildSettings, **settings)
     documents: Iterable[Document] | Shards = (
         corpus if isinstance(corpus, Shards) else documents_to_encode(corpus, skipped=skipped)
@@ -128,15 +129,21 @@ def _tell(progress: Progress, languages: Languages, *, is_english: bool) -> None
             )
 
 
-def _with_embeddings(corpus: Corpus, embeddings: str | ArrayLike) -> Source:
-    """The documents of a corpus with vectors that were made elsewhere."""
-    if not isinstance(embeddings, str):
-        try:
-            return open_vectors(np.asarray(embeddings), texts=corpus)
-        except ValueError as error:
-            raise InvalidArgumentError(f"embeddings are no array (n, dim): {error}") from error
-    if isinstance(corpus, str | PathLike):
-        return open_vectors(corpus, vector_field=embeddings)
+def _array_of(embeddings: ArrayLike) -> NDArray[Any]:
+    """Vectors that were made elsewhere.
+
+    :raises InvalidArgumentError: When they are no array (n, dim).
+    """
+    try:
+        return np.asarray(embeddings)
+    except ValueError:
+        raise InvalidArgumentError(
+            "embeddings are no array (n, dim): the rows are not of one length"
+        ) from None
+
+
+def _with_column(corpus: Corpus, embeddings: str) -> Source:
+    """The documents of a corpus in memory with a column of vectors that were made elsewhere."""
 
     def pairs(first: int) -> Pairs:
         for number, row in enumerate(islice(rows_in(corpus), first, None), first):

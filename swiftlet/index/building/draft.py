@@ -1,6 +1,6 @@
 """An artefact with a corpus and its embeddings: its working directory, manifest, publication."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -17,13 +17,21 @@ from swiftlet.publication import check_target, discard, locked_working_directory
 
 @contextmanager
 def draft(
-    out: Path, kind: str, *, width: int, encodes: bool, overwrite: bool, progress: Progress
+    out: Path,
+    kind: str,
+    *,
+    width: int,
+    encodes: bool,
+    overwrite: bool,
+    progress: Progress,
+    keeps: Callable[[BaseException], bool] = lambda _error: True,
 ) -> Iterator[tuple[Path, EmbeddingsFile]]:
     """An empty directory, which becomes the artefact `out` at the end, and a file of embeddings.
 
     :param width: The numbers of an embedding.
     :param encodes: Whether the embeddings are made now. Making them takes most of the time, so the
         next run after an error or an interruption begins with them.
+    :param keeps: Whether the next run can begin with them after an error.
     :raises InvalidArgumentError: As `check_target`.
     :raises ArtefactError: When another process is writing the same artefact.
     :raises StorageError: When the file system refuses.
@@ -40,8 +48,8 @@ def draft(
                 disk.remove(file.path, missing_ok=True)
             yield artefact, file
             publish(artefact, out)
-        except BaseException:
-            if encodes and len(file):
+        except BaseException as error:
+            if encodes and len(file) and keeps(error):
                 disk.remove_tree(artefact, ignore_errors=True)
                 progress.note(f"the embeddings so far are kept in {working} for the next run")
             else:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -141,13 +142,28 @@ def test_a_short_training_that_is_interrupted_goes_on_in_its_middle_or_is_finish
     first, second = Interrupting(), Interrupting()
     for progress, resume in ((first, False), (second, True)):
         with pytest.raises(KeyboardInterrupt, match="--resume to continue, or with --finish"):
-            distill(settings, tmp_path / "run", progress=progress, resume=resume)
+            distill(settings, tmp_path / "run", compare=False, progress=progress, resume=resume)
     (steps,) = {total for name, total, _ in first.stages if name.startswith("Stage")}
     assert steps is not None
     every = steps // 10
     assert ("Stage 1: distillation", steps, every) in second.stages
     outcome = distill(settings, tmp_path / "run", compare=False, progress=Listener(), finish=True)
     assert outcome.best_step == 2 * every
+
+
+@pytest.mark.check
+def test_a_verdict_on_a_training_compares_it_with_the_closed_form_that_it_began_with(
+    own: Path, tmp_path: Path
+) -> None:
+    settings = Distillation(index=str(own), student=LOOKUP, projection_only=True)
+    closed = distill(settings, tmp_path / "closed", progress=Listener()).verdict
+    settings = Distillation(index=str(own), student=LOOKUP, epochs=4.0)
+    with pytest.raises(KeyboardInterrupt):
+        distill(settings, tmp_path / "run", progress=Interrupting())
+    trained = distill(settings, tmp_path / "run", progress=Listener(), resume=True).verdict
+    assert closed is not None
+    assert trained is not None
+    assert (closed.before, trained.before) == (None, pytest.approx(closed.figure))
 
 
 def test_queries_with_the_vectors_of_a_teacher_are_learnt_beside_the_passages(
@@ -341,6 +357,12 @@ def test_a_verdict_goes_by_sentences_and_the_own_query_encoder_and_asks_for_quer
     assert good.is_good
     assert sentence_of(good).endswith("without --projection-only, mostly takes it further")
     assert "training" not in sentence_of(good, trained=True)
+    level = replace(good, own_known_items=0.31)
+    assert "training" not in sentence_of(level) + sentence_of(replace(good, known_items=0.75))
+    worse = sentence_of(replace(good, before=0.31), trained=True)
+    assert "before the training the figure was 0.310, so that the training did not" in worse
+    better = sentence_of(replace(good, before=0.29), trained=True)
+    assert better.endswith("before the training the figure was 0.290")
     assert Verdict(passages=0.1, known_items=0.7, queries=0).is_good
     less = Verdict(passages=0.9, known_items=0.65, queries=0, own_known_items=0.99, overlap=0.5)
     assert "0.990 with the index's own query encoder" in sentence_of(less)
@@ -349,6 +371,9 @@ def test_a_verdict_goes_by_sentences_and_the_own_query_encoder_and_asks_for_quer
     bad = Verdict(passages=0.9, known_items=0.1, queries=0)
     assert not bad.is_good
     assert "0.100, but an nDCG@10 of 0.6 is expected" in sentence_of(bad)
+    assert "do the texts belong" not in sentence_of(bad)
+    strange = sentence_of(replace(bad, known_items=0.029))
+    assert "do the texts belong to these vectors, in this order? If they do, train" in strange
     assert bad.wanted_queries == 1_000
     assert Verdict(passages=0.9, known_items=0.1, queries=1_000).wanted_queries == 10_000
 

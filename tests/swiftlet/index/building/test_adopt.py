@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swiftlet.cli.terminal import ProgressBars
+from swiftlet.corpora.fields import Fields
 from swiftlet.corpora.vectors import VectorBlock
 from swiftlet.encoders import DEFAULT_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.errors import (
@@ -22,11 +23,13 @@ from swiftlet.errors import (
     RetrievalError,
 )
 from swiftlet.index.building.adopt import adopt
+from swiftlet.index.building.adopted import Adopted
 from swiftlet.index.building.build import BuildSettings, build, build_index
 from swiftlet.index.contents import Contents
 from swiftlet.index.space_sample import space_of, space_sample
 from swiftlet.index.vectors_export import export_vectors
 from swiftlet.manifest import load_manifest
+from swiftlet.progress import Silence
 from swiftlet.publication import working_directory
 from swiftlet.search.searcher import Searcher
 from swiftlet.types import Document, Embeddings
@@ -171,13 +174,14 @@ class Failing:
 
     def __init__(self, fails_at: int | None, bad_id: str = "") -> None:
         self._fails_at, self._bad_id = fails_at, bad_id
+        self.bad_row = 20
         self.began = list[int]()
 
     def blocks(self, first: int = 0) -> Iterator[VectorBlock]:
         self.began.append(first)
         rows, vectors = rows_of(30), vectors_of(30)
         if self._bad_id:
-            rows[20]["id"] = self._bad_id
+            rows[self.bad_row]["id"] = self._bad_id
         for start in range(first, 30, 5):
             if start == self._fails_at:
                 raise ConnectionError("the line is cut")
@@ -202,6 +206,101 @@ def test_other_vectors_are_read_from_the_start(out: Path) -> None:
         adopt(Failing(15), out)
     adopt(vectors_of(7), out)
     assert np.array_equal(embeddings_of(out), vectors_of(7))
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("changed", ["texts", "ids", "fields", "parquet", "memory"])
+def test_a_run_after_a_fault_reads_what_changed_since(
+    out: Path, tmp_path: Path, changed: str, overwrite: bool
+) -> None:
+    rows, vectors = rows_of(6), vectors_of(6)
+    again = [{"id": f"new{n}", "text": f"other {n}", "body": f"body {n}"} for n in range(6)]
+    np.save(tmp_path / "v.npy", vectors)
+
+    def attempt(out: Path, rows: list[dict[str, Any]], *, is_good: bool) -> None:
+        more = rows if is_good else [*rows, {"id": "more", "text": "one too many"}]
+        lines = "".join(json.dumps(row) + "\n" for row in more)
+        texts, ids, table = (tmp_path / name for name in ("t.jsonl", "ids.txt", "v.parquet"))
+        options: dict[str, Any] = {"overwrite": overwrite}
+        if changed == "memory":
+            build(more, out, embeddings=vectors, **options)
+        elif changed == "parquet":
+            held = [{**row, "v": vector} for row, vector in zip(rows, vectors, strict=True)]
+            held[-1] |= {} if is_good else {"id": rows[0]["id"]}
+            pyarrow.parquet.write_table(pyarrow.Table.from_pylist(held), table)
+            adopt(table, out, **options)
+        else:
+            texts.write_text(lines if changed == "texts" else json.dumps(again[0]) + "\n")
+            if changed == "texts":
+                adopt(tmp_path / "v.npy", out, texts=texts, **options)
+            elif changed == "ids":
+                ids.write_text("".join(f"{row['id']}\n" for row in rows))
+                encoder = None if is_good else LOOKUP_QUERY_ENCODER  # of another width
+                adopt(tmp_path / "v.npy", out, ids=ids, encoder=encoder, **options)
+            else:
+                texts.write_text("".join(json.dumps(row) + "\n" for row in again))
+                fields = Fields(text=("body",) if is_good else ("text",))
+                encoder = None if is_good else LOOKUP_QUERY_ENCODER
+                place = tmp_path / "v.npy"
+                adopt(place, out, texts=texts, fields=fields, encoder=encoder, **options)
+
+    with pytest.raises(RetrievalError):
+        attempt(out, rows, is_good=False)
+    assert not working_directory(out).exists()
+    attempt(out, again, is_good=True)
+    attempt(tmp_path / "fresh", again, is_good=True)
+    assert contents_of(out) == contents_of(tmp_path / "fresh")
+    assert "new0" in contents_of(out)[0][0]
+
+
+@pytest.mark.parametrize("changed", ["nothing", "texts", "fields", "overwrite"])
+def test_only_an_interrupted_run_of_the_same_files_and_options_is_gone_on_with(
+    out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
+) -> None:
+    rows = [{**row, "body": f"body of {row['id']}"} for row in rows_of(6)]
+    np.save(tmp_path / "v.npy", vectors_of(6))
+    texts = tmp_path / "t.jsonl"
+    texts.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with monkeypatch.context() as patched:
+        patched.setattr(Adopted, "other_texts", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            adopt(tmp_path / "v.npy", out, texts=texts)
+    assert (working_directory(out) / "embeddings.f32").is_file()
+    if changed == "texts":
+        texts.write_text("".join(json.dumps(row) + "\n" for row in reversed(rows)))
+    options: dict[str, Any] = {
+        "fields": {"fields": Fields(text=("body",))},
+        "overwrite": {"overwrite": True},
+    }
+    progress = Began()
+    adopt(tmp_path / "v.npy", out, texts=texts, progress=progress, **options.get(changed, {}))
+    assert progress.rows["Reading vectors"] == (6 if changed == "nothing" else 0)
+    first = contents_of(out)[0]
+    assert first[0] == ("r5" if changed == "texts" else "r0")
+    assert first[1].startswith("body") == (changed == "fields")
+
+
+class Began(Silence):
+    """How much of each work was done when it began."""
+
+    def __init__(self) -> None:
+        self.rows = dict[str, int]()
+
+    def begin(self, name: str, total: int | None = None, done: int = 0) -> None:
+        self.rows[name] = done
+
+
+def interrupted(_: Adopted) -> list[str]:
+    raise KeyboardInterrupt
+
+
+def test_rows_whose_texts_changed_in_a_source_are_read_from_the_start(out: Path) -> None:
+    with pytest.raises(ConnectionError):
+        adopt(Failing(15), out)
+    source = Failing(None, "r-new")
+    source.bad_row = 3
+    adopt(source, out)
+    assert contents_of(out)[3][0] == "r-new"
 
 
 def test_an_id_that_comes_twice_is_refused_with_its_row(out: Path) -> None:
