@@ -179,18 +179,21 @@ def test_hidden_and_ignored_files_are_left_out_by_the_nearest_rule(folder):
     for name in (
         ".hidden/a.md", "build/a.md", "keep/build/a.md", "logs/a.txt", "logs/keep.txt",
         "sub/only here.md", "sub/deep/only here.md", "only here.md", "drafts/a.md",
+        "sub/sketches/a.md",
     ):  # fmt: skip
         written(folder / name, "text")
     (folder / ".gitignore").write_text("/build/\nlogs/*\n!\n[z-a]\n# a comment\ndrafts/\n")
     (folder / "logs" / ".gitignore").write_text("!keep.txt\n")
-    (folder / "sub" / ".gitignore").write_text("/only here.md\n")
-    (folder / ".swiftletignore").write_text("[0-3].md\n!drafts/\n")
+    (folder / "sub" / ".gitignore").write_text("/only here.md\nsketches/\n")
+    (folder / ".swiftletignore").write_text("[0-3].md\n!drafts/\n!sub/sketches/\n")
     expected = {
         "drafts/a.md", "keep/build/a.md", "logs/keep.txt", "only here.md", "sub/deep/only here.md",
+        "sub/sketches/a.md",
     }  # fmt: skip
     looked = Folder(folder)
     assert {*looked.look().files} == expected
     names = ["drafts", "logs/keep.txt", "logs/a.txt", ".hidden/a.md", "build/a.md", "sub/deep"]
+    names += ["sub/sketches"]
     names += ["only here.md", "keep/build", "gone", "gone/too"]
     assert {*looked.look(names).files} == expected
 
