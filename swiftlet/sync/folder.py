@@ -151,6 +151,8 @@ class Folder:
                 with os.scandir(self.path / at) as found:
                     entries = sorted(found, key=lambda entry: entry.name)
             except OSError as error:
+                if at and isinstance(error, FileNotFoundError):  # it has just gone
+                    continue
                 look.unknown.append(at)
                 look.note(f"{self.path / at} cannot be read: {error.strerror}")
                 continue
