@@ -38,6 +38,7 @@ from swiftlet.publication import check_target
 from swiftlet.types import Document
 
 _FIRST_DOCUMENTS = 300
+_ENGLISH_ENCODERS = encoders.DEFAULT_ENCODER, encoders.LOOKUP_QUERY_ENCODER
 
 Finish = Callable[[Path, Path], Manifest | None]
 """Completes a finished directory before it is published, and returns its manifest if it is new.
@@ -123,7 +124,7 @@ def _tell(progress: Progress, languages: Languages, *, is_english: bool) -> None
         progress.note(
             f"the encoder that ships reads English, but {share:.0%} of the documents are in other "
             f"languages: to find them by meaning, too, {'' if is_there else first}index them "
-            f"again with --encoder {name}"
+            f"again with --encoder {name}, as in swiftlet up FOLDER --encoder {name}"
         )
 
 
@@ -213,7 +214,7 @@ def build_index(
         details=details,
         facets=settings.facets,
         boost=settings.boost or (),
-        found=partial(_tell, progress, is_english=place == encoders.DEFAULT_ENCODER),
+        found=partial(_tell, progress, is_english=place in _ENGLISH_ENCODERS),
     )
     with draft(
         out,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import swiftlet
-from swiftlet.encoders import DEFAULT_ENCODER
+from swiftlet.encoders import DEFAULT_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.index.document_encoder import PLACE
 from swiftlet.manifest import change_details
 from swiftlet.search.request import DEFAULT_WEIGHT
@@ -63,10 +63,15 @@ def test_the_multilingual_encoder_is_taken_where_it_is_needed(cache, tmp_path, t
     assert swiftlet.reset_weight(tmp_path / "i") == searcher.weight
 
 
-def test_without_a_multilingual_encoder_the_one_that_ships_is_taken(cache, tmp_path, capsys):
+@pytest.mark.parametrize("encoder", ["auto", LOOKUP_QUERY_ENCODER])
+def test_without_a_multilingual_encoder_the_one_that_ships_is_taken_and_a_note_names_the_other(
+    cache, tmp_path, capsys, encoder
+):
     rows = [{"id": "de", "text": GERMAN}]
-    swiftlet.build(rows, tmp_path / "i", encoder="auto", progress=swiftlet.ProgressLine())
-    assert "run swiftlet encoders get multilingual, which" in capsys.readouterr().err
+    swiftlet.build(rows, tmp_path / "i", encoder=encoder, progress=swiftlet.ProgressLine())
+    said = capsys.readouterr().err
+    assert "run swiftlet encoders get multilingual, which needs the extra export" in said
+    assert "again with --encoder multilingual, as in swiftlet up FOLDER --encoder multil" in said
 
 
 def test_notes_whose_language_is_not_known_are_no_vote_for_the_one_that_is(cache, tmp_path, capsys):
