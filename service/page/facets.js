@@ -68,7 +68,8 @@ function conditions(text) {
 /** The values that a check box can have, of one field's condition: a value, or a list of any of which. */
 function usable(field, condition) {
   if (fields && !fields.includes(field)) return [];
-  if (field === DATE && typeof condition?.gte === "string") return [`>=${condition.gte}`];
+  const only = condition && Object.keys(condition).join() === "gte"; // of a range, both ends count
+  if (field === DATE && only && typeof condition.gte === "string") return [`>=${condition.gte}`];
   return [condition].flat().filter((value) => value !== null && typeof value !== "object");
 }
 

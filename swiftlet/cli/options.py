@@ -104,7 +104,7 @@ def filter_of(option: str | None) -> Any:
     if len(conditions) < len(parts):
         raise FilterError(
             f"--filter is {shown(option)}, but 'modified>=2026-01-01 and kind=pdf' is expected, or "
-            'JSON such as {"year": {"gte": 2020}}'
+            'JSON such as {"or": [{"year": {"gte": 2020}}, {"kind": "pdf"}]}'
         )
     return conditions[0] if len(conditions) == 1 else {"and": conditions}
 

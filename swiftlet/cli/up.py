@@ -342,5 +342,4 @@ class _Encoded:
             self._encoded[0] += steps
 
     def note(self, text: str) -> None:
-        """Show a sentence, such as that another encoder is needed."""
-        print_note(text)
+        """The first index has shown the sentence, such as that another encoder is needed."""

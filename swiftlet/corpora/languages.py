@@ -24,8 +24,10 @@ _CHARACTERS = 300
 _SURE = 0.7
 _LOADING = RLock()
 
+ENGLISH = "en"
 LEAST_SHARE = 0.05
 """Languages of fewer documents, by their share, do not count."""
+_MOST_UNKNOWN = 0.5
 
 
 def language_of(text: str, among: Sequence[str] = ()) -> str:
@@ -55,21 +57,46 @@ class Languages:
             yield document
 
     def shares(self) -> Mapping[str, float]:
-        """The share of each language, the greatest first, of the documents that are sure."""
-        sure = [each for each in self._counts.most_common() if each[0]]
-        total = sum(count for _, count in sure)
-        return {language: round(count / total, 4) for language, count in sure}
+        """The share of all documents that is surely in each language, the greatest first."""
+        total = self._counts.total()
+        return {each: round(count / total, 4) for each, count in self._sure()}
 
     def share_beside(self, language: str) -> float:
-        """The share of documents in other languages than this one."""
+        """The share of all documents that is surely in other languages than this one."""
         return sum(share for each, share in self.shares().items() if each != language)
 
-    def __str__(self) -> str:
-        return ", ".join(f"{language} {share:.0%}" for language, share in self.shares().items())
+    @property
+    def needs_another_encoder(self) -> bool:
+        """Whether an encoder of English is not enough, as far as most languages are known."""
+        return not self._is_unknown and self.share_beside(ENGLISH) >= LEAST_SHARE
 
     def main(self) -> Sequence[str]:
-        """The languages of at least one document in twenty, the greatest first."""
-        return [language for language, share in self.shares().items() if share >= LEAST_SHARE]
+        """The languages of at least one document in twenty, the greatest first.
+
+        English is one of them if the languages of most documents are not known.
+        """
+        found = [language for language, share in self.shares().items() if share >= LEAST_SHARE]
+        return [*dict.fromkeys([*found, ENGLISH])] if self._is_unknown else found
+
+    def sentence(self, names: Mapping[str, str]) -> str:
+        """How many documents are in each language, such as "1 of 11 documents is German".
+
+        :param names: Of languages, by their codes; one without a name is called by its code.
+        """
+        total, unknown, parts = self._counts.total(), self._counts[""], list[str]()
+        for code, count in self._sure():
+            of = "" if parts else f" of {total:,} document{'s' * (total > 1)}"
+            name = names[code].title() if code in names else f"in {code}"
+            parts.append(f"{count:,}{of} {'is' if count == 1 else 'are'} {name}")
+        rest = f"; the language of {unknown:,} is not known" if unknown else ""
+        return ", ".join(parts) + rest
+
+    @property
+    def _is_unknown(self) -> bool:
+        return self._counts[""] > _MOST_UNKNOWN * self._counts.total()
+
+    def _sure(self) -> Sequence[tuple[str, int]]:
+        return [each for each in self._counts.most_common() if each[0]]
 
 
 def begin_loading() -> None:

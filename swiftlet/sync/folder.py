@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ from swiftlet.index.documents.store import DOCUMENTS_FILE
 from swiftlet.sync.rules import Rule, rules_of, verdict
 
 RULE_FILES = (".gitignore", ".swiftletignore")
-"""The rules of a later file go before those of an earlier one."""
+"""The rules of the later file, in any folder, go before those of the earlier one."""
 
 
 def check_is_chosen(folder: Path) -> None:
@@ -71,8 +72,9 @@ class Look:
 
 
 class _Rules(NamedTuple):
-    """The rules in a folder, for paths below it: `start` is the bytes of its own path."""
+    """The rules of a file in a folder, for paths below it: `start` is the bytes of its own path."""
 
+    order: int
     start: int
     own: list[Rule]
 
@@ -124,13 +126,13 @@ class Folder:
         """Walk down to a folder by the rules on the way, and take these entries of it."""
         at, rules = "", tuple[_Rules, ...]()
         for each in parent.split("/") if parent else ():
-            rules += self._rules_in(at)
+            rules = self._with_rules_in(at, rules)
             at = f"{at}/{each}" if at else each
             if self.path.joinpath(at, DOCUMENTS_FILE).exists():
                 return
             if self.path.joinpath(at).is_symlink() or _is_left_out(at, rules, is_folder=True):
                 return
-        rules += self._rules_in(at)
+        rules = self._with_rules_in(at, rules)
         try:
             with os.scandir(self.path / at) as entries:
                 found = [entry for entry in entries if entry.name in wanted]
@@ -149,13 +151,16 @@ class Folder:
                 with os.scandir(self.path / at) as found:
                     entries = sorted(found, key=lambda entry: entry.name)
             except OSError as error:
+                if at and isinstance(error, FileNotFoundError):  # it has just gone
+                    continue
                 look.unknown.append(at)
                 look.note(f"{self.path / at} cannot be read: {error.strerror}")
                 continue
             names = {entry.name for entry in entries}
             if DOCUMENTS_FILE in names:  # an index, perhaps the one that follows this folder
                 continue
-            rules += self._rules_in(at) if names.intersection(RULE_FILES) else ()
+            if names.intersection(RULE_FILES):
+                rules = self._with_rules_in(at, rules)
             pending += reversed([*self._taken(entries, at, rules, look, seen)])
 
     def _taken(
@@ -200,9 +205,12 @@ class Folder:
         if is_read(name) and not target.is_relative_to(os.path.realpath(self.path)):
             look.note(f"{path}: it is a link to a place outside the folder")
 
-    def _rules_in(self, at: str) -> tuple[_Rules, ...]:
-        rules = [rule for each in RULE_FILES for rule in rules_of(self.path / at / each)]
-        return (_Rules(len(os.fsencode(at)) + 1 if at else 0, rules),) if rules else ()
+    def _with_rules_in(self, at: str, rules: tuple[_Rules, ...]) -> tuple[_Rules, ...]:
+        """Rules, and those in a folder below; the last that name a path decide."""
+        start = len(os.fsencode(at)) + 1 if at else 0
+        found = [rules_of(self.path / at / each) for each in RULE_FILES]
+        own = [_Rules(order, start, each) for order, each in enumerate(found) if each]
+        return (*sorted([*rules, *own], key=itemgetter(0)),) if own else rules
 
 
 def _stamp(status: os.stat_result) -> Stamp:
@@ -210,11 +218,11 @@ def _stamp(status: os.stat_result) -> Stamp:
 
 
 def _is_left_out(name: str, rules: tuple[_Rules, ...], *, is_folder: bool) -> bool:
-    """Whether a path is hidden or ignored: the rules nearest to it that name it decide."""
+    """Whether a path is hidden or ignored: the last rules that name it decide."""
     if name.rpartition("/")[2].startswith("."):
         return True
     path = os.fsencode(name)
-    for start, own in reversed(rules):
+    for _, start, own in reversed(rules):
         if (found := verdict(own, path[start:], is_folder=is_folder)) is not None:
             return found
     return False

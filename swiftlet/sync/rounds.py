@@ -83,7 +83,9 @@ class FolderReader:
             try:
                 found = _hash(path)
             except OSError as error:
-                if self.folder.stamp(name) is not None:
+                if self.folder.stamp(name) is None:  # it has just gone
+                    done.waiting.append(name)
+                else:
                     problem = f"{printable(path)} cannot be read: {error.strerror}"
                     done.problems.append(problem)
                 continue
@@ -120,10 +122,11 @@ class FolderReader:
         So is a file that has changed meanwhile, and one that the system does not give.
         """
         read = (ahead and ahead.take()) or read_one(self.folder.path, name, stamp.size_bytes)
-        if read.failed:
+        now = self.folder.stamp(name)
+        if read.failed and now is not None:  # it has not just gone
             done.problems += filter(None, [read.problem])
             return None
-        is_whole = self.folder.stamp(name) == stamp
+        is_whole = now == stamp
         if not is_whole and (read.problem or not found.endswith(_AND_MORE)):
             done.waiting.append(name)
             return None

@@ -111,6 +111,9 @@ def test_one_of_several_times_is_chosen_since_which_files_were_modified(
     earlier = quote('{"modified":{"gte":"2001-02-03"}}')
     page.goto(f"{page.url.partition('&')[0]}&filter={earlier}")
     expect(modified.get_by_role("checkbox", name="since 2001-02-03")).to_be_checked()
+    both = quote('{"modified":{"gte":"2001-02-03","lt":"2002-01-01"}}')
+    page.goto(f"{page.url.partition('&')[0]}&filter={both}")
+    expect(page.locator("#remark")).to_contain_text("Left out, because the page cannot show it")
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 360)])

@@ -94,7 +94,8 @@ _NO_NAMES = frozenset(
         "from",
     ]
 )
-_COMMENTS = ("#", "//", "/*", "*", "--", ";", "@", "[", "%", "'''", '"""')
+_DOCSTRINGS = ("'''", '"""')  # of what stands before them
+_COMMENTS = ("#", "//", "/*", "*", "--", ";", "@", "[", "%", *_DOCSTRINGS)
 _BRACED = frozenset(
     {"c", "c++", "c#", "java", "javascript", "typescript", "php", "dart", "objective-c", "vue"}
 )
@@ -137,21 +138,26 @@ def _sections(text: str, kind: str) -> tuple[Section, ...]:
 def definitions(text: str, kind: str) -> Iterator[_Definition]:
     """The definitions in source code, each with the names of those that it stands in."""
     outer, at, comment = list[tuple[int, str]](), 0, -1
+    margin, is_apart = -1, False  # of the comment; whether an empty line follows it
     for line in text.split("\n"):
         bare = line[:_LONGEST_LINE].expandtabs(4).rstrip()
         stripped = bare.lstrip()
         indent = len(bare) - len(stripped)
         if not stripped:
-            comment = -1
+            is_apart = True
         elif stripped.startswith(_COMMENTS) and not stripped.startswith("@interface"):
-            comment = at if comment < 0 else comment
+            if comment < 0 or (is_apart and margin != indent):
+                comment, is_apart = at, False
+                margin = -1 if stripped.startswith(_DOCSTRINGS) else indent
         else:
+            if is_apart and margin != indent:
+                comment = -1
             if name := _name(stripped, indent, outer, kind):
                 outer = [each for each in outer if each[0] < indent] + [(indent, name)]
                 yield _Definition(
                     comment if comment >= 0 else at, ".".join(each for _, each in outer)
                 )
-            comment = -1
+            comment, is_apart = -1, False
         at += len(line) + 1
 
 

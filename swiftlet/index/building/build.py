@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from swiftlet import encoders
 from swiftlet.arguments import StrPath, made, path_of
-from swiftlet.corpora.languages import LEAST_SHARE, Languages, begin_loading
+from swiftlet.corpora.languages import ENGLISH, LEAST_SHARE, Languages, begin_loading
 from swiftlet.corpora.lines import SkippedLines
 from swiftlet.corpora.rows import Corpus, documents_to_encode, rows_in
 from swiftlet.corpora.vector_sources.source import Pairs, Source, of_pairs
@@ -28,7 +28,7 @@ from swiftlet.index.building.space import space_of_encoder
 from swiftlet.index.contents import EncodedCorpus
 from swiftlet.index.document_encoder import load_document_encoder, with_place
 from swiftlet.index.lexical import AUTO
-from swiftlet.index.lexical.analysis import check_words
+from swiftlet.index.lexical.analysis import STEMMED, check_words
 from swiftlet.index.vectors.faiss_index import FaissIndex
 from swiftlet.manifest import Manifest
 from swiftlet.processors import available_processors
@@ -36,8 +36,8 @@ from swiftlet.progress import Progress, Silence
 from swiftlet.publication import check_target
 from swiftlet.types import Document
 
-_ENGLISH = "en"
 _FIRST_DOCUMENTS = 300
+_ENGLISH_ENCODERS = encoders.DEFAULT_ENCODER, encoders.LOOKUP_QUERY_ENCODER
 
 Finish = Callable[[Path, Path], Manifest | None]
 """Completes a finished directory before it is published, and returns its manifest if it is new.
@@ -109,24 +109,24 @@ def _fitting(documents: Iterable[Document]) -> tuple[Path | None, Iterable[Docum
     rest, languages = iter(documents), Languages()
     first = [*languages.counted(islice(rest, _FIRST_DOCUMENTS))]
     found = encoders.find_shipped(encoders.MULTILINGUAL)
-    is_needed = languages.share_beside(_ENGLISH) >= LEAST_SHARE and found.is_dir()
+    is_needed = languages.needs_another_encoder and found.is_dir()
     return found if is_needed else None, chain(first, rest)
 
 
 def _tell(progress: Progress, languages: Languages, *, is_english: bool) -> None:
     """Tell the shares of languages beside English, and whether the encoder reads them."""
-    share = languages.share_beside(_ENGLISH)
-    if share >= LEAST_SHARE:
-        progress.note(f"the languages of the documents are {languages}")
-        if is_english:
-            name = encoders.MULTILINGUAL
-            is_there = encoders.find_shipped(name).is_dir()
-            first = "" if is_there else f"run swiftlet encoders get {name}, then "
-            progress.note(
-                f"the encoder that ships reads English, but {share:.0%} of the documents are in "
-                f"other languages: to find them by meaning, too, {first}index them again with "
-                f"--encoder {name}"
-            )
+    if (share := languages.share_beside(ENGLISH)) < LEAST_SHARE:
+        return
+    progress.note(languages.sentence(STEMMED))
+    if is_english and languages.needs_another_encoder:
+        name = encoders.MULTILINGUAL
+        is_there = encoders.find_shipped(name).is_dir()
+        first = f"run swiftlet encoders get {name}, which needs the extra export, then "
+        progress.note(
+            f"the encoder that ships reads English, but {share:.0%} of the documents are in other "
+            f"languages: to find them by meaning, too, {'' if is_there else first}index them "
+            f"again with --encoder {name}, as in swiftlet up FOLDER --encoder {name}"
+        )
 
 
 def _array_of(embeddings: ArrayLike) -> NDArray[Any]:
@@ -221,7 +221,7 @@ def build_index(
         details=details,
         facets=settings.facets,
         boost=settings.boost or (),
-        found=partial(_tell, progress, is_english=place == encoders.DEFAULT_ENCODER),
+        found=partial(_tell, progress, is_english=place in _ENGLISH_ENCODERS),
     )
     with draft(
         out,

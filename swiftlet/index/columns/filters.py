@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, TypeVar
 
 import numpy as np
@@ -30,6 +31,10 @@ MOST_VALUES = 256
 _DEEPEST, _LARGEST = 16, 2_048
 """The levels of a filter, and the values, objects and lists that are parsed to count its values."""
 
+_MOST_NAMED, _MOST_COMPARED = 40, 2_000
+"""The fields that a refusal names, and those among which it looks for the nearest names."""
+
+_SEARCHED = ("title", "text")
 _RANGES = ("gt", "gte", "lt", "lte")
 _OPERATORS = ("eq", "any", "all", "none", *_RANGES, "exists", "prefix")
 _KINDS = {b"b": "true or false", b"n": "numbers", b"s": "texts", b"d": "dates"}
@@ -155,10 +160,19 @@ def check_fields(tree: Filter, parts: Iterable[Columns]) -> None:
 
 def unknown_field(condition: Condition, fields: Iterable[str]) -> FilterError:
     """The refusal of a filter on a field that no document has."""
-    names = sorted(fields)
+    path, names = condition.path, sorted(fields)
+    near = get_close_matches(path[:LONGEST_KEY], names[:_MOST_COMPARED], 3)
+    shown_names = names if len(names) <= _MOST_NAMED else [*dict.fromkeys([*near, *names])]
+    listed = ", ".join([shown(name) for name in shown_names[:_MOST_NAMED]])
+    more = ", …" if len(names) > _MOST_NAMED else ""
+    why = ", which is searched and no field of the metadata" if path in _SEARCHED else ""
     return FilterError(
-        f"the filter names {shown(condition.path)}, but "
-        + (f"the documents have the fields {shown(names)}" if names else "no document has metadata")
+        f"the filter names {shown(path)}{why}, but "
+        + (
+            f"the documents have the fields [{listed}{more}]"
+            if names
+            else "no document has metadata"
+        )
     )
 
 

@@ -179,18 +179,21 @@ def test_hidden_and_ignored_files_are_left_out_by_the_nearest_rule(folder):
     for name in (
         ".hidden/a.md", "build/a.md", "keep/build/a.md", "logs/a.txt", "logs/keep.txt",
         "sub/only here.md", "sub/deep/only here.md", "only here.md", "drafts/a.md",
+        "sub/sketches/a.md",
     ):  # fmt: skip
         written(folder / name, "text")
     (folder / ".gitignore").write_text("/build/\nlogs/*\n!\n[z-a]\n# a comment\ndrafts/\n")
     (folder / "logs" / ".gitignore").write_text("!keep.txt\n")
-    (folder / "sub" / ".gitignore").write_text("/only here.md\n")
-    (folder / ".swiftletignore").write_text("[0-3].md\n!drafts/\n")
+    (folder / "sub" / ".gitignore").write_text("/only here.md\nsketches/\n")
+    (folder / ".swiftletignore").write_text("[0-3].md\n!drafts/\n!sub/sketches/\n")
     expected = {
         "drafts/a.md", "keep/build/a.md", "logs/keep.txt", "only here.md", "sub/deep/only here.md",
+        "sub/sketches/a.md",
     }  # fmt: skip
     looked = Folder(folder)
     assert {*looked.look().files} == expected
     names = ["drafts", "logs/keep.txt", "logs/a.txt", ".hidden/a.md", "build/a.md", "sub/deep"]
+    names += ["sub/sketches"]
     names += ["only here.md", "keep/build", "gone", "gone/too"]
     assert {*looked.look(names).files} == expected
 
@@ -401,6 +404,37 @@ def test_a_file_that_is_touched_has_its_new_date(folder, sync, tmp_path):
         assert sync() == Round()
     with Searcher.open(tmp_path / "index", LOOKUP_QUERY_ENCODER) as searcher:
         assert searcher.document("0.md").metadata["modified"] == "1969-12-31T23:59:58+00:00"
+
+
+def test_files_that_vanish_while_they_are_looked_for_and_read_are_deleted_without_a_line(
+    folder, sync, tmp_path, monkeypatch
+):
+    written(folder / "sub" / "4.md", note(4))
+    sync()
+    for number in range(4):
+        written(folder / f"{number}.md", note(number, "more"))
+
+    def removed(path: Path, call: Callable[..., object]) -> Callable[..., object]:
+        def run(*arguments: object) -> object:
+            path.unlink(missing_ok=True)
+            return call(*arguments)
+
+        return run
+
+    def scandir(path: Path) -> object:
+        if path == folder / "sub":
+            (path / "4.md").unlink()
+            path.rmdir()
+        return real(path)
+
+    real = os.scandir
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "scandir", scandir)
+        patched.setattr(rounds, "_hash", removed(folder / "0.md", rounds._hash))
+        patched.setattr(ahead, "read_file", removed(folder / "1.md", ahead.read_file))
+        done = sync()
+    assert (done.num_deleted, done.problems, done.waiting) == (1, [], ["0.md", "1.md"])
+    assert (sync(), ids(tmp_path)) == (Round(num_deleted=2), {"2.md", "3.md"})
 
 
 def text_of(tmp_path: Path, document_id: str) -> str:

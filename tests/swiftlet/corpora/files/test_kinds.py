@@ -332,12 +332,17 @@ def test_source_code_is_cut_at_definitions_with_their_comments(tmp_path: Path) -
     body = "    pass  # " + "word " * 80 + "\n"
     (tmp_path / "a.py").write_text(
         f"import x\n{body}\n# Grows.\n@cached\ndef grow():\n{body}\ndef old():\n{body}"
+        f"    # of old\n\n# All ferns.\n\n# One.\n\nclass Fern:\n{body}    '''Ferns.'''\n\n"
+        f"    def new():\n{body}"
     )
     document = only(tmp_path / "a.py")
     parts = [
         (document.text[start:end].split("\n")[0], name) for start, end, name in document.sections
     ]
-    assert parts == [("import x", ""), ("# Grows.", "grow"), ("def old():", "old")]
+    assert parts == [
+        ("import x", ""), ("# Grows.", "grow"), ("def old():", "old"), ("# All ferns.", "Fern"),
+        ("    def new():", "Fern.new"),
+    ]  # fmt: skip
     assert document.metadata["kind"] == "python"
 
 

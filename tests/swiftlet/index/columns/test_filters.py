@@ -106,6 +106,7 @@ def test_a_filter_keeps_the_documents_for_which_it_holds(columns, filter_, expec
     [
         ("kind", "the filter has 'kind' where an object is expected"),
         ({"kinds": "a"}, r"the filter names 'kinds', but the documents have the fields \['', "),
+        ({"title": "a"}, "names 'title', which is searched and no field of the metadata, but"),
         ({"open": 1}, "the filter compares 'open' with numbers, but its values are true or false"),
         ({"kind": {"gte": 3}}, "compares 'kind' with numbers, but its values are texts"),
         ({"kind": {"gte": "a"}}, "of 'kind' has \"gte\": 'a', but a number or an ISO date"),
@@ -352,3 +353,12 @@ def test_values_of_fields_with_long_names_take_little_memory(
         assert not passing(parse_filter({path: value + 1}), made[0], 1).any()
     with pytest.raises(FilterError, match="the filter names"):
         check_fields(parse_filter({f"{name}!": 1}), made)
+
+
+def test_a_refusal_names_all_fields_or_the_nearest_first():
+    few = {f"field_{number}": 1 for number in range(30)}
+    with pytest.raises(FilterError, match=r"'field_9'\]$"):
+        check_fields(parse_filter({"x": 1}), [Columns.of([few])])
+    many = {f"field_{number:03}": 1 for number in range(300)} | {"zone": 1}
+    with pytest.raises(FilterError, match=r"the fields \['zone', 'field_000', .*, …\]$"):
+        check_fields(parse_filter({"zones": 1}), [Columns.of([many])])
