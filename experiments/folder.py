@@ -26,7 +26,7 @@ from experiments.indexes import METRIC, collections, values_of
 from export.quality import Collection
 from measuring.experiment import Experiment, Found, settings_beside
 from measuring.processes import Service, running
-from measuring.results import Figures, spread
+from measuring.results import Figures, at_most, bound, growth, spread
 from swiftlet.index.building.build import build
 from swiftlet.index.updates.directory_writer import IndexWriter
 from swiftlet.search.opening import open_searcher
@@ -171,7 +171,30 @@ def rename(path: Path) -> None:
 def collected(_options: Namespace, found: Found) -> Figures:
     (day,) = (figures for (kind, _), figures in found.items() if kind == "day")
     first = {name: figures for (kind, name), figures in found.items() if kind == "first"}
-    return {"metric": METRIC, "first": first, "day": day, "settings": DAY}
+    return {"metric": METRIC, "first": first, "day": day, "settings": DAY,
+            "bounds": bounds(first, day)}  # fmt: skip
+
+
+def bounds(first: Figures, day: Figures) -> list[Figures]:
+    """The goals, kept or missed; the first answer has one for folders of `passages` at most."""
+    goals, form = SETTINGS["goals"], "{:.1f} s".format
+    kept = min(each["quality"]["first"] / each["quality"]["index"] for each in first.values())
+    latency = day["latency"]
+    return [
+        *(
+            at_most(f"first answer, {name}, {each['passages']:,} passages",
+                    each["answered"], goals["answered"], form)
+            for name, each in first.items() if each["passages"] <= goals["passages"]
+        ),
+        bound("least share of the final quality that the first index has", f"{kept:.1%}",
+              f"at least {goals['kept']:.0%}", kept=kept >= goals["kept"]),
+        *(
+            at_most(f"{kind}, {how}", latency[key][how], goals["latency"], form)
+            for key, kind in (("alone", "an edit alone"), ("burst", "a burst"))
+            for how in ("median", "most")
+        ),
+        growth("memory after the first edit, and at most", *day["memory"][:2]),
+    ]  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -138,7 +138,7 @@ def _work(
         searcher = open_searcher(settings)
         state = ServiceState(searcher, cache_bytes=settings.cache_bytes)
         if refining is not None:
-            state.refining = refining
+            state.refining, state.is_followed = refining, True
         stack.callback(_close_searcher, state)
         executor = SearchExecutor(settings.threads, max_queued=settings.max_queued_queries)
         stack.callback(executor.close)

@@ -43,6 +43,8 @@ def up(
             assert "status None" not in said  # of the process that follows
             notes = [line for line in said.splitlines() if line.startswith("Note: ")]
             assert len(notes) == len({*notes})
+            if command:  # of an environment without the extra `mcp`
+                assert any("no tools for language models" in note for note in notes)
 
 
 def answer(url: str) -> Any:

@@ -5,6 +5,7 @@ import sys
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from threading import Lock
 from typing import Annotated
 
@@ -123,6 +124,8 @@ class ServiceState:
         self.draining = False
         self.refining: Callable[[], tuple[int, int] | None] = lambda: None
         """How many passages the document encoder has read, and of how many, if it is at it."""
+        self.is_followed = False
+        """Whether `swiftlet up` serves: another process writes the index, from a folder."""
         self._cache_bytes = cache_bytes
         self.publish(searcher)
 
@@ -158,7 +161,11 @@ class Service:
         """
         if self.state.draining:
             raise NotReadyError("the service is about to stop and takes no more searches")
-        if problem := self.state.loaded.searcher.problem:
+        searcher = self.state.loaded.searcher
+        if problem := searcher.problem:
+            place = searcher.place
+            if self.state.is_followed and isinstance(place, Path) and not place.exists():
+                problem = "the index of the folder is gone: stop swiftlet up, and start it again"
             raise NotReadyError(problem)
         if not refuses_overload:
             return

@@ -320,6 +320,10 @@ class Writing:
         target = self._state.loaded.searcher.place
         if target is None:
             raise WriteRefusedError("there is no index directory to write to")
+        if self._state.is_followed:
+            raise WriteRefusedError(
+                "swiftlet up keeps this index in step with a folder: change the files of the folder"
+            )
         if isinstance(target, Path):
             # Not where the link leads now: until the next reload, searches use this one.
             target = target.resolve()

@@ -3,7 +3,7 @@
 import { element, webAddress } from "./elements.js";
 import { drawMarkdown, isMarkdown } from "./markdown.js";
 import { unitOffset } from "./service.js";
-import { codeSpans, isCut, isProse, snippetOf } from "./text.js";
+import { codeSpans, isCut, isProse, isSource, snippetOf } from "./text.js";
 
 const STAGE_COLOURS = 10; // of style.css; a stage beyond them takes the first one again
 const SHOWN_VALUES = 8; // of a facet; the others are folded
@@ -62,7 +62,7 @@ export function drawHit(hit, asked) {
     ...(hit.passage.heading ? [element("p", "heading", hit.passage.heading)] : []),
     isMarkdown(hit)
       ? element("div", "passage rich", ...drawRichPassage(hit.passage))
-      : element("p", "passage", ...drawPassage(hit.passage)),
+      : element("p", "passage", ...drawPassage(hit.passage, isSource(hit))),
     element("p", "identity", element("bdi", "", shortened(hit.document_id)), ...drawOrigin(hit.metadata)),
     why,
   );
@@ -163,12 +163,16 @@ export function drawProgram(name, program) {
   return element("div", "", whole, copy);
 }
 
-/** Sentences of a passage without blank lines, with its highlights marked; these count code points. */
-function drawPassage({ text, start: place, highlights = [] }) {
+/** Sentences of a passage without blank lines, or lines of source code; highlights are marked, and count code points. */
+function drawPassage({ text, start: place, highlights = [] }, source) {
   const marks = highlights.map((span) => span.map((character) => unitOffset(text, character)));
-  const code = codeSpans(text); // lines of it begin in lower case
-  const [start, end] = snippetOf(text, marks, place > 0 && !code.length);
-  const parts = start > text.search(/\S/) ? ["… "] : [];
+  const code = source ? [[0, text.length]] : codeSpans(text); // lines of it begin in lower case
+  let [start, end] = snippetOf(text, marks, place > 0 && !code.length);
+  if (source) {
+    start = text.lastIndexOf("\n", start) + 1;
+    end = (text + "\n").indexOf("\n", end);
+  }
+  const parts = !source && start > text.search(/\S/) ? ["… "] : [];
   let at = start;
   for (const [from, to] of marks.filter(([from, to]) => from >= start && to <= end)) {
     parts.push(...drawPart(text, at, from, code), element("mark", "", ...drawPart(text, from, to, code)));
@@ -276,7 +280,7 @@ export function drawText(found, passage) {
   const start = passage ? unitOffset(text, passage.start) : 0;
   const end = passage ? start + unitOffset(text.slice(start), passage.end - passage.start) : 0;
   if (isMarkdown(found)) return drawRichText(text, passage ? [[start, end]] : []);
-  const code = codeSpans(text);
+  const code = isSource(found) ? [[0, text.length]] : codeSpans(text);
   if (!passage) return drawPart(text, 0, text.length, code);
   const mark = element("mark", "", ...drawPart(text, start, end, code));
   mark.id = "passage";

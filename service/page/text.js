@@ -11,6 +11,17 @@ const ROW = /^[^|\n]+\|[^\n]*\|[ \t]*\n(?=\s*\|)/; // as WITHIN, in a row of a t
 const FENCE = /^\s*(?:```|~~~)/;
 const PROMPT = /^\s*>>>/;
 const CODE = /^(?:\t| {4}).*[=({;]|^[\w.]+\(.*\)$|^\s*[|+].*[|+]$/;
+// Kinds of files with source code or settings.
+const SOURCES = new Set(
+  ("python javascript typescript java kotlin scala groovy c c++ c# objective-c go rust swift zig dart php ruby perl " +
+    "lua r julia elixir erlang haskell ocaml f# clojure lisp shell powershell sql protobuf vue css terraform settings " +
+    "cmake log fortran pascal graphql").split(" "),
+);
+
+/** Whether a document was read from a file with source code. */
+export function isSource({ metadata: { kind, path } }) {
+  return typeof path === "string" && SOURCES.has(kind);
+}
 
 /** Where lines of code are: between fences, from a prompt to a blank line, indented, a call, a drawn table. */
 export function codeSpans(text) {

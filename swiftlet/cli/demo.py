@@ -135,3 +135,4 @@ def _show(address: str, write_key: str | None) -> None:
                 overflow="ellipsis",
             )
         output.print()
+    output.print("To search a folder of your own: [dim]swiftlet up FOLDER[/]")

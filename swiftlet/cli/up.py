@@ -25,6 +25,7 @@ from swiftlet.cli.demo import demo
 from swiftlet.cli.indexes.sync import report
 from swiftlet.cli.options import encoder_option
 from swiftlet.cli.terminal import ProgressBars, messages, output, print_note
+from swiftlet.extras import way_to
 
 if TYPE_CHECKING:
     from swiftlet.sync.ahead import ReadAhead
@@ -211,6 +212,7 @@ def _begin(
     _start(index, folder, asked, encoded, printed)
     output.print(f"\nSearch {escape(str(folder))} on [bold cyan]{address}[/] - stop with Ctrl-C")
     if find_spec("mcp") is None:
+        print_note(f"no tools for language models: for them, run {way_to('mcp')}")
         return
     host, _, port = address.removeprefix("http://").rpartition(":")
     if not os.environ.get("SWIFTLET_SEARCH_KEYS"):  # tools ask for no key

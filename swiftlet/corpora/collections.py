@@ -77,6 +77,7 @@ class _Format(Enum):
 
 _WITH_FIELDS = (_Format.JSONL, _Format.TABLE, _Format.ARCHIVE)
 _DOCUMENTS_BEFORE_CHECK = 1_000
+_MOST_NAMED = 5
 _LINES = {".jsonl": _Format.JSONL, ".ndjson": _Format.JSONL, ".tsv": _Format.TSV}
 _SUFFIXES = {**_LINES, ZIP: _Format.ARCHIVE}
 _SUFFIXES |= dict.fromkeys(TEXT_SUFFIXES, _Format.TEXT)
@@ -163,13 +164,16 @@ def unread_files(path: Path | Sequence[Path]) -> str:
 def unread_sentence(
     counts: Counter[str], way: str = "to search a file of {}, run swiftlet index FILE --out INDEX"
 ) -> str:
-    """A sentence about files that are not read, by the numbers of their suffixes.
+    """A sentence about files that are not read, by the numbers of their suffixes or names.
 
     :param way: What to do with tables and archives; the default is for a folder that is followed.
     """
     if not counts:
         return ""
-    kinds = [f"{count} {suffix or 'without a suffix'}" for suffix, count in counts.most_common()]
+    kinds = [f"{count} {each}" for each, count in counts.most_common() if each.startswith(".")]
+    if names := [each for each in counts if not each.startswith(".")]:
+        shown = ", ".join(names[:_MOST_NAMED]) + ", …" * (len(names) > _MOST_NAMED)
+        kinds.append(f"{sum(counts[each] for each in names)} without a suffix ({shown})")
     ways = []
     if missing := sorted(counts.keys() & RICH_SUFFIXES):
         ways.append(f"to read {' and '.join(missing)}, run {way_to('files')}")

@@ -51,8 +51,9 @@ class Stamp(NamedTuple):
 class Look:
     """What a look at a folder has found: files by their paths below it, with slashes.
 
-    `unread` counts files by their suffix that are of no kind that is read. `unknown` are folders
-    that cannot be read. `has_links` tells that a file has several names, of which one is taken.
+    `unread` counts files of no kind that is read by their suffix, or by their name without one.
+    `unknown` are folders that cannot be read. `has_links` tells that a file has several names, of
+    which one is taken.
     """
 
     files: dict[str, Stamp] = field(default_factory=dict)
@@ -183,7 +184,7 @@ class Folder:
                 elif entry.is_symlink():
                     self._note_link(name, look)
                 elif not is_read(name):
-                    look.unread[_suffix(name)] += 1
+                    look.unread[_suffix(name) or entry.name] += 1
                 elif not entry.is_file(follow_symlinks=False):  # reading a pipe may never end
                     look.note(f"{self.path / name} is no regular file")
                 else:

@@ -1,14 +1,18 @@
 """The search page over files: Markdown and tables, originals, weak hits, progress; in Chromium."""
 
+import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from importlib.resources import files
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from swiftlet.encoders import DEFAULT_ENCODER
+from swiftlet.corpora.files.code import LANGUAGES
+from swiftlet.encoders import DEFAULT_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.index.building.build import BuildSettings, build_index
 from swiftlet.types import Document
 from tests.service.conftest import Server, running
@@ -198,3 +202,32 @@ def test_a_boost_is_shown_beside_the_score(
 
     page = open_page(found("tides"), url=folder.url, search=boosted)
     expect(page.locator(".score").first).to_contain_text("0.500 + 0.100")
+
+
+def test_source_code_keeps_its_lines_and_indentation(
+    open_page: OpenPage,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    code = "def heat(oven):\n    if oven.cold:\n\n        oven.fire = 'birch'\n    return oven\n"
+    documents = [
+        Document("a.py", f"{code}\n\n{'# ash ' * 90}", "", {"path": "a.py", "kind": "python"})
+    ]
+    build_index(documents, LOOKUP_QUERY_ENCODER, tmp_path / "index")
+    with running(tmp_path / "index") as server:
+        page = open_page(found("fire of birch"), url=server.url)
+        drawn = page.locator(".hit .passage code").first
+        expect(drawn).to_have_css("white-space-collapse", "preserve")
+        assert (
+            "def heat(oven):\n    if oven.cold:\n\n        oven.fire"
+            in page.locator(".hit .passage").first.inner_text()
+        )
+        links(page).first.click()
+        expect(page.locator("#document-text code").first).to_be_visible()
+        assert "\n        oven.fire = 'birch'\n" in page.locator("#document-text").inner_text()
+
+
+def test_the_page_knows_every_kind_of_source_code() -> None:
+    script = files("service").joinpath("page", "text.js").read_text("utf-8")
+    listed = script.partition("SOURCES = new Set(")[2].partition(".split")[0]
+    kinds = " ".join(re.findall(r'"([^"]*)"', listed)).split()
+    assert {*kinds} == {*LANGUAGES.values()} - {"text"}

@@ -21,10 +21,11 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from service.live import writing as writing_module
-from service.live.state import ServiceState
+from service.live.state import Service, ServiceState
 from service.live.writing import Writing
+from service.wire.problems import NotReadyError, WriteRefusedError
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
-from swiftlet.errors import ArtefactError, CollectionError
+from swiftlet.errors import ArtefactError, CollectionError, RetrievalError
 from swiftlet.index.building.build import BuildSettings, build_index
 from swiftlet.manifest import read_manifest
 from swiftlet.search.searcher import Searcher
@@ -220,6 +221,37 @@ def test_a_short_document_does_not_wait_until_a_long_one_is_encoded(index, monke
         assert ended == ["short", "long"]
         assert searcher.document("long").text == "word " * 2_000
         assert searcher.num_documents == 4
+
+
+def test_where_swiftlet_up_follows_a_folder_a_write_is_told_to_change_its_files(index):
+    with closing(Searcher.open(index, LOOKUP_QUERY_ENCODER)) as searcher:
+        state = ServiceState(searcher)
+        state.is_followed = True
+        writing = Writing(
+            state, CollectorRegistry(), index=index, document_encoder=None, threads=1,
+            most_passages=20,
+        )  # fmt: skip
+        with closing(writing):
+            for write in (writing.put([{"_id": "a", "text": "A."}]), writing.delete(["a"])):
+                with pytest.raises(WriteRefusedError, match="change the files of the folder"):
+                    asyncio.run(write)
+
+
+def test_where_the_index_of_swiftlet_up_is_gone_the_answer_says_to_start_it_again(index):
+    def refreshed(searcher: Searcher) -> str:
+        with suppress(RetrievalError):
+            searcher.refresh()
+        return searcher.problem
+
+    with closing(Searcher.open(index, LOOKUP_QUERY_ENCODER)) as searcher:
+        state = ServiceState(searcher)
+        state.is_followed = True
+        service = Service(state, None, None, None, None)
+        service.check()
+        shutil.rmtree(index)
+        wait_until(lambda: refreshed(searcher))
+        with pytest.raises(NotReadyError, match="stop swiftlet up, and start it again"):
+            service.check()
 
 
 def test_metadata_of_any_depth_is_kept(server):

@@ -57,7 +57,7 @@ def sync(
         for _ in range(_TRIES):
             with ProgressBars() as progress:
                 done = following.round(progress=progress)
-            report(index, done, printed, always=True)
+            report(index, done, printed, always=not is_new)
             if not done.waiting:
                 break
         if done.waiting and not watch:

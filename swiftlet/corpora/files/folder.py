@@ -49,13 +49,13 @@ def files_of(folder: Path) -> Iterator[Path]:
 
 
 def unread_suffixes(folder: Path, named: Collection[Path]) -> Counter[str]:
-    """How many visible files of each suffix `read_folder` does not read.
+    """How many visible files of each suffix, or name without one, `read_folder` does not read.
 
     :param named: Files that are read in another way, by their real paths.
     :raises CollectionError: When a folder cannot be read.
     """
     return Counter(
-        path.suffix.lower()
+        path.suffix.lower() or path.name
         for path in _files_and_links(folder)
         if not (_is_folder(path) or _is_readable(path) or real_path(path) in named)
     )

@@ -268,12 +268,17 @@ def test_a_watch_goes_on_after_an_error_that_nobody_foresaw(folder, tmp_path, mo
 def test_kinds_that_are_not_read_are_named_and_an_index_in_the_folder_is_left_out(folder, tmp_path):
     (folder / "sound.mp3").write_bytes(b"ID3")
     (folder / "table.csv").write_text("a,b\n1,2\n")
+    (folder / "Makefile").touch()
     index = folder / "index"
     arguments = "sync", index, folder, "--encoder", LOOKUP_QUERY_ENCODER.name
     for expected in ("4 files put, 0 deleted", "0 files put, 0 deleted"):
         ran = swiftlet(*arguments)
         assert expected in ran.stdout
-        said = "2 files skipped: 1 .mp3, 1 .csv; to search a file of .csv, run swiftlet index FILE"
+        assert ran.stdout.count(" put, ") == 1
+        said = (
+            "3 files skipped: 1 .mp3, 1 .csv, 1 without a suffix (Makefile); to search a file of "
+            ".csv, run swiftlet index FILE"
+        )
         assert said in " ".join(ran.stderr.split())
 
 

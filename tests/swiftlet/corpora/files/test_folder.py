@@ -235,7 +235,7 @@ def test_files_of_every_kind_that_is_not_read_are_counted(tmp_path: Path) -> Non
     sentence = unread_files([tmp_path, tmp_path / "d2.csv"])
     named, _, way = sentence.removeprefix("16 files skipped: ").partition("; ")
     others = {f"1 .x{number}" for number in range(12)}
-    assert {*named.split(", ")} == {"2 .bin", "1 .csv", "1 without a suffix", *others}
+    assert {*named.split(", ")} == {"2 .bin", "1 .csv", "1 without a suffix (e)", *others}
     assert way == "name each file of .csv to index it"
     result = swiftlet("index", tmp_path, "--out", tmp_path.with_name("index"))
     assert "17 files skipped: 2 .bin, 2 .csv, 1" in result.stderr.replace("\n", " ")
