@@ -68,9 +68,10 @@ def check_reproduces(
     if not (cosines.mean() >= MEAN_COSINE and cosines.min() >= LEAST_COSINE):
         raise EmbeddingSpaceMismatch(
             f"the encoder {encoder.manifest.details.get('name', '')!r} is not of the embedding "
-            f"space of {made_by}: its embeddings of {len(texts)} passages have cosines of "
-            f"{cosines.mean():.3f} on average and {cosines.min():.3f} at least with those that are "
-            f"there, but {MEAN_COSINE} and {LEAST_COSINE} are expected; {_reason(cosines, texts)}"
+            f"space of {made_by}: of {len(texts)} passages, its embeddings and those that "
+            f"are there have a mean cosine of {cosines.mean():.3f}, where {MEAN_COSINE} is "
+            f"expected, and a lowest one of {cosines.min():.3f}, where {LEAST_COSINE} is expected; "
+            f"{_reason(cosines, texts)}"
         )
 
 

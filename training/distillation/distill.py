@@ -109,6 +109,7 @@ def distill(
             student=student,
             mixture=mixture,
             accelerator=accelerator,
+            describe=progress.describe,
             **on_index,
         )
         if comparison is not None and pairs is not None and compare:

@@ -28,7 +28,7 @@ _LOG_EVERY, _FEWEST_SAVED = 50, 10
 _FITTED_ON, _PAIRS_FITTED_ON = 8192, 20_000
 # Queries of other subjects than the passages would take a linear map away from the passages.
 _WEIGHT_OF_QUERY = 0.2
-_TIMED_TEXTS, _TIMED_STEPS = 64, 4
+_TIMED_TEXTS, _TIMED_STEPS, _MUCH_LONGER = 64, 4, 3
 _PASSAGES_AT_ONCE, _SPREADS, _LEAST_SPREAD = 4096, 2.0, 1e-3
 
 
@@ -56,8 +56,13 @@ class DistillationTask(Task):
         student: Student,
         mixture: TextMixture,
         accelerator: Accelerator,
+        describe: Callable[[str], object] = str,
         **on_index: Unpack[OnIndex],
     ) -> None:
+        """Take what is learnt, and by whom.
+
+        :param describe: Takes a few words for the progress line.
+        """
         self._settings = settings
         self._teacher = teacher
         self._student = student
@@ -82,6 +87,8 @@ class DistillationTask(Task):
         self._began = monotonic()
         self._best_score = -1.0
         self._waited = 0
+        self._describe = describe
+        self._expected_step, self._step_ends = np.inf, list[float]()  # seconds
         self.judge_start: Callable[[], Verdict] | None = None
         self.start: float | None = None
         """The figure of `judge_start` of the student before its training."""
@@ -119,7 +126,8 @@ class DistillationTask(Task):
             began = perf_counter()
             for batch in batches[order[places]]:
                 self.backward(0, batch)
-            training = (perf_counter() - began) * steps / _TIMED_STEPS
+            self._expected_step = (perf_counter() - began) / _TIMED_STEPS
+            training = self._expected_step * steps
             seconds += min(training, 60 * (self._settings.minutes or np.inf))
             self._student.zero_grad()
             told.append(f"{steps:,} steps of {self._length.batch_size} texts")
@@ -162,6 +170,18 @@ class DistillationTask(Task):
         loss = torch.stack(list(losses.values())).sum()
         self._accelerator.backward(loss)
         return {name: value.item() for name, value in losses.items()}
+
+    @override
+    def after_step(self) -> None:
+        if len(self._step_ends) > _TIMED_STEPS:
+            return
+        self._step_ends.append(perf_counter())
+        if len(self._step_ends) > _TIMED_STEPS:
+            seconds = (self._step_ends[-1] - self._step_ends[0]) / _TIMED_STEPS
+            if seconds > _MUCH_LONGER * self._expected_step:
+                minutes = seconds * self._length.num_steps / 60
+                times = seconds / self._expected_step
+                self._describe(f"{times:.0f} times slower than expected: about {minutes:.0f} min")
 
     @override
     def is_due(self) -> bool:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 
 import numpy as np
@@ -124,6 +124,28 @@ def test_a_training_ends_at_the_first_step_after_its_minutes_with_a_note_unless_
     assert f"passages, then {24 if stops else 1} steps of" in expected
     assert len(ends) == len(stops)
     assert outcome.best_step == (stops or [1])[0]
+
+
+class Describing(Listener):
+    """Keeps the words of the progress line, too."""
+
+    def describe(self, text: str) -> None:
+        self.notes.append(text)
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("step", [2, 40])
+def test_a_training_whose_first_steps_take_much_longer_revises_its_length(
+    step: int, own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The closed form takes no time, and four steps take four seconds.
+    times = chain([0, 0, 0, 4], count(100, step))
+    monkeypatch.setattr("training.distillation.task.perf_counter", lambda: float(next(times)))
+    settings = Distillation(index=str(own), student=LOOKUP, epochs=4.0)
+    progress = Describing()
+    distill(settings, tmp_path / "run", compare=False, progress=progress)
+    revised = [each for each in progress.notes if "slower than expected" in each]
+    assert [each[:36] for each in revised] == ["40 times slower than expected: about"] * (step > 3)
 
 
 class Interrupting(Listener):
