@@ -20,6 +20,7 @@ from swiftlet.types import Hit
 
 MOST_RESULTS = 50
 _SIMILAR_CHARACTERS, _TOKENS_OF_MORE = 1_000, 8
+_ROOM = 1_000  # tokens, more than the name and the lines of an excerpt have
 _INSTRUCTIONS = """Searches a collection of documents by meaning and by words. Search first: the
 excerpts that are found often have the answer. They name their documents, which get_document reads.
 Cite documents by their ids, with the lines.
@@ -94,7 +95,8 @@ class _Tools:
                 boost=boost,
             )
         if not found.excerpts:
-            return f"No documents from offset {offset:,} on." if offset else "No documents found."
+            room = f", or no room for one in {max_tokens} tokens" * (max_tokens < _ROOM)
+            return f"No documents {f'from offset {offset:,} on' if offset else 'found'}{room}."
         following = offset + len(found.document_ids)
         more = f"\n\n[More: offset={following}]" if following < searcher.num_documents else ""
         return f"{found.text}{more}"

@@ -12,7 +12,7 @@ from functools import reduce
 from itertools import chain, repeat
 from operator import attrgetter, itemgetter
 
-from swiftlet.errors import InvalidArgumentError, UnknownDocumentError
+from swiftlet.errors import UnknownDocumentError
 from swiftlet.types import FRONT_MATTER_LINES, Context, Document, Excerpt, Passage, Section, Span
 
 _BYTES_OF_TOKEN, _LONGEST_TITLE = 4, 200
@@ -37,12 +37,11 @@ def cut(text: str, max_tokens: int) -> str:
 def packed(
     ranked: Iterable[tuple[Passage, float]], read: Callable[[str], Document], max_tokens: int
 ) -> Context:
-    """The best passages within `max_tokens` tokens; of the best one at least the beginning.
+    """The best passages within `max_tokens` tokens; of the best one the beginning, if it has room.
 
     :param ranked: Passages with their scores, the best one first; their texts are not needed. As
         many are taken as have room.
     :param read: Gives the document with an id. Each is read once, and one is held at a time.
-    :raises InvalidArgumentError: When the name and the lines of the best one leave no room for it.
     """
     left = max_tokens * _BYTES_OF_TOKEN
     of_document: dict[str, list[tuple[Passage, float]]] = {}
@@ -69,12 +68,8 @@ def packed(
             if near or (found and room < _LEAST_BYTES):
                 break
             text = cut(merged.text, room // _BYTES_OF_TOKEN)
-            if not text.strip() and not found:
-                lacking = max(1, 1 - room // _BYTES_OF_TOKEN)
-                raise InvalidArgumentError(
-                    "the name and the lines of the best excerpt leave no room for its text: raise "
-                    f"max_tokens by {lacking:,} or more"
-                )
+            if not text.strip():
+                break
             last = merged.first_line + text.count("\n")
             merged = replace(merged, text=text, end=merged.start + len(text), last_line=last)
         left -= size

@@ -81,6 +81,8 @@ async def use(client: Client, index: Path) -> None:
     shown = short.count("[glacier-")
     assert 1 <= shown < 5
     assert f"[More: offset={shown}]" in short
+    none = await answer(client, "search", query="glacier", max_tokens=10)
+    assert none == "No documents found, or no room for one in 10 tokens."
     beyond = await answer(client, "search", query="glacier", offset=99)
     assert beyond == "No documents from offset 99 on."
 
