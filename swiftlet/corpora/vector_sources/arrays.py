@@ -170,6 +170,9 @@ def _of_archive(path: Path, vector_field: str | None) -> Source:
 def _head(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """The shape, whether it lies by columns, and the type of an array; `file` is then at it."""
     head = BytesIO(file.read(_HEAD_BYTES))  # a damaged one may name a length of gigabytes
+    start = head.getvalue()[: len(np.lib.format.MAGIC_PREFIX)]
+    if start and not np.lib.format.MAGIC_PREFIX.startswith(start):
+        raise ValueError("it is no file of NumPy")
     version = np.lib.format.read_magic(head)
     read = np.lib.format.read_array_header_1_0
     found = (read if version == (1, 0) else np.lib.format.read_array_header_2_0)(head)
