@@ -7,7 +7,9 @@ import typer
 
 from swiftlet.address import ADDRESSES
 from swiftlet.cli.options import AllowUnknown, complete_encoder
-from swiftlet.cli.terminal import ProgressBars, figures_table, output
+from swiftlet.cli.terminal import ProgressBars, figures_table, output, print_note
+
+_FEWEST_QUERIES = 10
 
 
 def compare(
@@ -73,7 +75,9 @@ def compare(
         table.add_row("milliseconds to encode a query, median", *times, "")
     for mode, test in found.ndcg.items():
         means = (f"{test.baseline_mean:.4f}", f"{test.mean:.4f}", f"{test.difference:+.4f}")
-        table.add_row(f"{NDCG}, {mode}", *means, f"{test.p_value:.1g}")
+        p_value = f"{test.p_value:.1g}" if found.num_queries >= _FEWEST_QUERIES else ""
+        table.add_row(f"{NDCG}, {mode}", *means, p_value)
+    output.print(f"first: {first}; second: {second}", soft_wrap=True, highlight=False, markup=False)
     if table.row_count:
         output.print(table)
     correlation = "" if found.correlation is None else f"{found.correlation:.3f}"
@@ -82,3 +86,5 @@ def compare(
         f"scores: {correlation or 'they find too few documents in common'}",
         soft_wrap=True,
     )
+    if found.ndcg and found.num_queries < _FEWEST_QUERIES:
+        print_note(f"for a p, at least {_FEWEST_QUERIES} queries are needed")

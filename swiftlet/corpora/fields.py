@@ -60,6 +60,8 @@ class Fields:
         if self.title is not None:
             found["title"] = f"{rest.pop(self.title, None) or ''}"
         if self.text:
+            if self.id in self.text and self.id not in rest:
+                raise LineError(f"{shown(self.id)} is the id already: name another field as text")
             texts = [f"{rest.pop(name)}" for name in self.text if rest.get(name) is not None]
             found["text"] = "\n".join(texts) if texts else _taken(rest, self.text[0], record)
         if self.metadata:

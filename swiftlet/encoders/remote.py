@@ -209,6 +209,10 @@ class Endpoint:
                 f"the encoder {self._name} answers with {shown(kind)} that has no {count} "
                 f"embeddings; {self._hint}"
             ) from error
+        if len(rows) < len(found) == count:
+            numbers = [int(each.get("index", n)) for n, each in enumerate(found)]
+            twice = next(each for each in numbers if numbers.count(each) > 1)
+            raise EncoderError(f"the encoder {self._name} gives the index {twice} more than once")
         if len(rows) != count or len(found) != count:
             raise EncoderError(
                 f"the encoder {self._name} gives {len(found)} embeddings for {count} texts"

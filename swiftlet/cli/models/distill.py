@@ -167,6 +167,11 @@ def distill(
     if (test_queries is None) != (qrels is None):
         raise InvalidArgumentError("--test-queries and --qrels belong together: pass both")
     content = {name: _plain(value) for name, value in given.items()}
+    if Path(file := content.get("index") or "").is_file():
+        raise InvalidArgumentError(
+            f"{file} is a file, and no index: make one by swiftlet adopt {file} --texts CORPUS "
+            "--out INDEX, and name that"
+        )
     if "layers" in given:
         content["layers"] = _layers(given["layers"])
     if teacher is not None:

@@ -13,7 +13,12 @@ from swiftlet.corpora.lines import COMPRESSED_SUFFIXES, read_errors
 from swiftlet.corpora.records import EMBEDDING
 from swiftlet.corpora.rows import Corpus, check_there
 from swiftlet.corpora.tables import ARROW, PARQUET, is_saved_dataset
-from swiftlet.corpora.vector_sources.arrays import ARRAY_SUFFIXES, of_array, open_arrays
+from swiftlet.corpora.vector_sources.arrays import (
+    ARRAY_SUFFIXES,
+    ids_beside,
+    of_array,
+    open_arrays,
+)
 from swiftlet.corpora.vector_sources.chroma import is_chroma, open_chroma
 from swiftlet.corpora.vector_sources.columns import open_lines, open_table
 from swiftlet.corpora.vector_sources.elastic import open_elastic
@@ -26,7 +31,7 @@ from swiftlet.corpora.vector_sources.place import Place, parse_place
 from swiftlet.corpora.vector_sources.qdrant import is_qdrant, open_qdrant
 from swiftlet.corpora.vector_sources.source import Source, check_regular
 from swiftlet.corpora.vector_sources.txtai import is_txtai, open_txtai
-from swiftlet.errors import CollectionError
+from swiftlet.errors import CollectionError, shown
 
 Reader = Callable[[Place, str | None, Fields | None], Source]
 
@@ -85,6 +90,12 @@ def open_vectors(
         source = of_array(place, "the array")
     else:
         source = _open(parse_place(place), vector_field, own_fields)
+        beside = ids_beside(parse_place(place).folder, source.num_rows)
+        if beside is not None and ids is None and note is not None:
+            note(
+                f"the array {shown(beside)} is not used: if it has the ids, save it as an .npy "
+                "file, and name it by --ids (in Python ids=…)"
+            )
     if ids is not None:
         is_path = not isinstance(ids, Sequence) or isinstance(ids, str)
         source = with_ids(source, path_of("ids", ids) if is_path else ids)  # type: ignore[arg-type]

@@ -35,6 +35,7 @@ _HEAD_BYTES = 10_012
 """The longest head that NumPy takes, and what comes before it."""
 
 Array = NDArray[Any]
+_Head = tuple[tuple[int, ...], bool, np.dtype[Any]]
 
 # What NumPy raises for a damaged head besides errors of the file.
 _ERRORS = (
@@ -133,13 +134,28 @@ def _check_widths(name: str, first: int, widths: Array, dim: int) -> None:
         raise wrong_width(name, first + place, int(widths[place]), dim)
 
 
-def _of_archive(path: Path, vector_field: str | None) -> Source:
-    """An array of an .npz file, compressed or not, which is read as a stream."""
+def ids_beside(path: Path, count: int | None) -> str | None:
+    """The array of an .npz file that looks like the ids of its `count` vectors, if there is one."""
+    if path.suffix.lower() != NPZ:
+        return None
+    heads = _heads(path).items()
+    found = (name for name, (shape, _, kind) in heads if shape == (count,) and kind.kind in "iuUS")
+    return next(found, None)
+
+
+def _heads(path: Path) -> dict[str, _Head]:
+    """What `_head` says of each array of an .npz file."""
+    heads = {}
     with read_errors(path, *_ERRORS), zipfile.ZipFile(path) as archive:
-        heads = {}
         for member in archive.namelist():
             with archive.open(member) as file:
                 heads[member.removesuffix(NPY)] = _head(file)
+    return heads
+
+
+def _of_archive(path: Path, vector_field: str | None) -> Source:
+    """An array of an .npz file, compressed or not, which is read as a stream."""
+    heads = _heads(path)
     vectors = [
         name for name, (shape, _, kind) in heads.items() if len(shape) == 2 and kind.kind in "fiu"
     ]
@@ -167,9 +183,12 @@ def _of_archive(path: Path, vector_field: str | None) -> Source:
     return Source(f"{path}", dim, None, count, read, numbered=True)
 
 
-def _head(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+def _head(file: IO[bytes]) -> _Head:
     """The shape, whether it lies by columns, and the type of an array; `file` is then at it."""
     head = BytesIO(file.read(_HEAD_BYTES))  # a damaged one may name a length of gigabytes
+    start = head.getvalue()[: len(np.lib.format.MAGIC_PREFIX)]
+    if start and not np.lib.format.MAGIC_PREFIX.startswith(start):
+        raise ValueError("it is no file of NumPy")
     version = np.lib.format.read_magic(head)
     read = np.lib.format.read_array_header_1_0
     found = (read if version == (1, 0) else np.lib.format.read_array_header_2_0)(head)

@@ -17,7 +17,7 @@ from swiftlet.corpora.fields import ID_FIELDS, Fields
 from swiftlet.corpora.identifiers import SeenIds, check_id
 from swiftlet.corpora.lines import parse_lines, read_errors
 from swiftlet.corpora.rows import Corpus, documents_of
-from swiftlet.corpora.vector_sources.arrays import NPY, mapped
+from swiftlet.corpora.vector_sources.arrays import NPY, NPZ, mapped
 from swiftlet.corpora.vector_sources.source import Row, Source, bad_row, check_regular
 from swiftlet.corpora.vectors import VectorBlock
 from swiftlet.errors import CollectionError, shown
@@ -68,6 +68,8 @@ def _ids_of(path: Path) -> "list[str] | NDArray[Any]":
                 f"there is an array {array.shape} of {array.dtype} where ids (n,) are expected",
             )
         return array
+    if path.suffix.lower() == NPZ:
+        raise CollectionError(path, "a file with an id a line, or an array as .npy, is expected")
     return [line for _, line in parse_lines(path, lambda line: line)]
 
 

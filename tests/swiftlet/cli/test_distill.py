@@ -125,6 +125,13 @@ def test_bad_options_are_refused_in_one_sentence(
     assert not out.exists()
 
 
+def test_a_file_of_vectors_is_to_be_adopted_first(tmp_path: Path) -> None:
+    file = tmp_path / "v.faiss"
+    file.write_bytes(b"IxFI")
+    sentence = refusal(swiftlet("distill", "--index", file, "--out", tmp_path / "small"))
+    assert f"swiftlet adopt {file} --texts CORPUS" in sentence
+
+
 def test_teacher_and_texts_are_needed(minilm: Path, tmp_path: Path) -> None:
     result = swiftlet("distill", "--teacher", minilm, "--layers", "0", "--out", tmp_path / "small")
     assert refusal(result) == (

@@ -140,6 +140,7 @@ def test_an_answer_that_ends_in_the_middle_is_asked_for_again(
         ),
         (embeddings([1.0] * 384), "gives 1 embeddings for 2 texts"),
         (answer(200, '{"data": []}'), "has no 2 embeddings"),
+        (answer(200, json.dumps({"data": [{"index": 1, "embedding": [1.0]}] * 2})), "index 1 more"),
         (embeddings(*[[1.0] * 384] * 3), "gives 3 embeddings for 2 texts"),
         (
             embeddings([1.0] * 3, [1.0] * 3),

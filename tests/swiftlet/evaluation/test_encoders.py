@@ -71,7 +71,7 @@ def test_embeddings_of_a_file_stand_for_a_model_that_is_not_there(
         (lambda rows: rows[:, 1:], "q.npy: row 1: the vector has 383 numbers where 384"),
         (lambda rows: rows * [[1], [0], [1]], "q.npy: row 2: the embedding is zero"),
         (lambda rows: rows * [[1], [1], [np.nan]], "q.npy: row 3: .* that is not finite"),
-        (None, "q.npy: cannot be read: .*magic"),
+        (None, "q.npy: cannot be read: it is no file of NumPy"),
         ("missing", "q.npy: cannot be read: No such file"),
     ],
 )
@@ -88,7 +88,7 @@ def test_bad_embeddings_of_a_file_are_refused_by_its_name_and_the_row(
 
 
 def test_the_command_prints_the_figures_and_refuses_a_depth_of_none(
-    small_index: Path, tmp_path: Path
+    small_index: Path, small_documents: list[Document], tmp_path: Path
 ) -> None:
     log = tmp_path / "queries.jsonl"
     log.write_text("\n".join(json.dumps({"_id": k, "text": v}) for k, v in QUERIES.items()))
@@ -96,6 +96,12 @@ def test_the_command_prints_the_figures_and_refuses_a_depth_of_none(
     found = swiftlet("compare", small_index, *names, "--queries", log)
     assert found.exit_code == 0, found.output
     assert "overlap@10 of their documents: " in found.stdout
+    assert found.stdout.startswith(f"first: {names[0]}; second: {names[1]}\n")
+    qrels = tmp_path / "qrels.tsv"
+    rows = "".join(f"{key}\t{small_documents[0].document_id}\t1\n" for key in QUERIES)
+    qrels.write_text(f"query-id\tcorpus-id\tscore\n{rows}")
+    judged = swiftlet("compare", small_index, *names, "--queries", log, "--qrels", qrels)
+    assert "for a p, at least 10 queries are needed" in judged.stderr
     assert "milliseconds to encode a query" in " ".join(found.stdout.split())
     damaged = tmp_path / "vectors.faiss"
     damaged.write_bytes(b"IxFI")

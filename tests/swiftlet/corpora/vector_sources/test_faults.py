@@ -241,6 +241,20 @@ def test_ids_come_from_lines_and_from_arrays_and_none_comes_twice(tmp_path: Path
         open_vectors(path, ids=["a", "", "b"])
 
 
+def test_what_was_meant_is_said_of_ids_and_fields_in_the_wrong_place(tmp_path: Path) -> None:
+    place = write(tmp_path, ".npz", VECTORS[:2])
+    with pytest.raises(CollectionError, match=r"an id a line, or an array as \.npy, is expected"):
+        read(place, ids=place)
+    notes = list[str]()
+    np.savez(place, vectors=VECTORS[:2], names=["a", "b"], more=["c"])
+    read(place, note=notes.append)
+    assert [each.partition(":")[0] for each in notes] == ["the array 'names' is not used"]
+    texts = tmp_path / "texts.jsonl"
+    texts.write_text('{"title": "a"}\n{"title": "b"}\n')
+    with pytest.raises(CollectionError, match="'title' is the id already"):
+        read(place, texts=texts, fields=Fields(id="title", text=("title",)))
+
+
 def test_an_id_that_no_document_has_is_named() -> None:
     texts = [{"id": "a", "text": "Bees."}, {"id": "c", "text": "Cats."}]
     (block,) = open_vectors(VECTORS[:2], ids=["c", "a"], texts=texts).blocks()

@@ -458,6 +458,8 @@ def test_a_build_takes_embeddings_in_place_of_an_encoder(out: Path, tmp_path: Pa
         assert np.array_equal(embeddings_of(out), vectors)
     with pytest.raises(InvalidArgumentError, match="'no-such', but there is no such field"):
         build(rows, out, embeddings="no-such", overwrite=True)
+    with pytest.raises(InvalidArgumentError, match="the rows are not of one length"):
+        build(rows, out, embeddings=[[1, 2], [1]], overwrite=True)
     for corpus, embeddings in ((rows, vectors[:4]), (iter(held), "vector")):
         with pytest.raises(RetrievalError):
             build(corpus, out, embeddings=embeddings, overwrite=True)
