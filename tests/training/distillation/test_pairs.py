@@ -241,7 +241,7 @@ def test_a_function_is_a_teacher_if_it_gives_the_vectors_of_the_index(
     manifest = load_manifest(tmp_path / "run", "model")
     assert manifest.embedding_space == read_manifest(own).embedding_space
     other = settings.model_copy(update={"teacher": f"{settings.teacher}_otherwise"})
-    with pytest.raises(EmbeddingSpaceMismatch, match="of the embedding space of the index: its"):
+    with pytest.raises(EmbeddingSpaceMismatch, match="of the embedding space of the index: of"):
         distill(other, tmp_path / "other", progress=Listener())
 
 
