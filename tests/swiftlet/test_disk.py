@@ -42,6 +42,7 @@ ALLOWED = {
     "swiftlet/evaluation/encoders.py": ({"TemporaryDirectory"}, _SCRATCH),
     "swiftlet/index/changes/log.py": ({"connect"}, _READS),
     "swiftlet/database.py": ({"connect"}, _READS),
+    "swiftlet/index/building/adopted.py": ({"connect"}, "a database in memory"),
     "swiftlet/index/lexical/index.py": ({"symlink_to"}, _SCRATCH),
     "swiftlet/index/snapshot.py": ({"open"}, "tarfile writes into a file that is opened by disk"),
     "swiftlet/integrations/mteb.py": ({"TemporaryDirectory"}, _SCRATCH),

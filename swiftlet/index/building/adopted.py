@@ -214,7 +214,7 @@ class Adopted(EncodedCorpus):
         if block is None:
             return False
         known = min(len(rows), len(self._file), len(block.rows))
-        with closing(sqlite3.connect("")) as database:
+        with closing(sqlite3.connect(":memory:")) as database:
             self._make_table(database, block)
             for row, fields in enumerate(block.rows[:known]):
                 self._insert(database, row, fields)
