@@ -19,7 +19,7 @@ def up(
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The process and the address of a folder that is up."""
     environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
-    if command:
+    if is_bare := bool(command):
         environment.pop("PYTHONPATH", None)
     command = command or (sys.executable, "-m", "swiftlet")
     for earlier in cache.glob("swiftlet/folders/*/address"):
@@ -43,7 +43,7 @@ def up(
             assert "status None" not in said  # of the process that follows
             notes = [line for line in said.splitlines() if line.startswith("Note: ")]
             assert len(notes) == len({*notes})
-            if command:  # of an environment without the extra `mcp`
+            if is_bare:  # of an environment without the extra `mcp`
                 assert any("no tools for language models" in note for note in notes)
 
 

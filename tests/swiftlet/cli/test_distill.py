@@ -156,7 +156,7 @@ def test_an_index_alone_gives_an_encoder_and_a_verdict(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     encoder = out / "onnx" / "query_encoder"
     assert read_manifest(encoder).embedding_space == read_manifest(index).embedding_space
-    assert "overlap@10 with the index's own query encoder is " in result.stdout
+    assert "; their overlap@10 is " in result.stdout
     good = read_manifest(out).details["verdict"]["is_good"]
     assert (f"Next: swiftlet serve {index} --encoder {encoder}" in result.stdout) == good
     assert ("use it: " if good else "not good enough yet: ") in result.stdout

@@ -137,7 +137,7 @@ class Interrupted(Silence):
             raise KeyboardInterrupt
 
 
-def interrupt(*_: object) -> None:
+def interrupt(*_: object, **__: object) -> None:
     """Interrupt a push."""
     raise KeyboardInterrupt
 

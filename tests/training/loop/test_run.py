@@ -12,6 +12,7 @@ import swiftlet
 from export.encoder_directory import export_encoder
 from tests.checkpoints import ARCHITECTURES
 from tests.runs import Listener, Make, records, run
+from training.contrastive import collapse
 from training.inputs import make_dual_encoder
 from training.loop.checkpoints import read_checkpoint
 from training.recipes.registry import SAMPLERS as REGISTERED
@@ -202,8 +203,9 @@ def test_towers_that_are_aligned_from_the_start_skip_alignment(make: Make, tmp_p
 @pytest.mark.parametrize("counts_as_collapsed", [False, True])
 @pytest.mark.check
 def test_alignment_ends_when_the_estimate_is_below_the_threshold_unless_by_a_collapse(
-    counts_as_collapsed: bool, make: Make, tmp_path: Path
+    counts_as_collapsed: bool, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(collapse, "LEAST_GAIN", math.inf)  # else what learns has not collapsed
     alignment = {"max_epochs": 2, "learning_rate": 3e-3}
     strict = {"stop": False, "ndcg_share": 0.0, "cosine": 1.0}
     settings = make(alignment=alignment, dual_encoder={"dim": 16}, collapse=strict)
