@@ -65,7 +65,7 @@ class Peers:
             return self._ask(_WRITER, name, *arguments, seconds=None)
         except (OSError, EOFError) as error:
             raise NotReadyError(
-                "the process that writes has ended and starts again; it is not known whether all "
+                "the process that writes has given no answer; it is not known whether all "
                 "is done: send it again"
             ) from error
 
