@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from secrets import token_bytes
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from service.admission.executor import SearchExecutor
 from service.admission.memory_limit import check_memory_limit, memory_limit
 from service.app import create_app
+from service.live.insight import Insight
 from service.live.peers import Peers
+from service.live.query_log import REDACTED, QueryLog
 from service.live.reload import Reloader
 from service.live.state import ServiceState
 from service.live.writing import Writing
@@ -42,6 +45,7 @@ from swiftlet.errors import ArtefactError, InvalidArgumentError
 from swiftlet.extras import extra
 from swiftlet.index.document_encoder import document_encoder_of
 from swiftlet.manifest import read_manifest
+from swiftlet.relevance.log import LogWriter
 
 if TYPE_CHECKING:  # its packages come with an extra
     from service.sight.tracing import Tracing
@@ -52,6 +56,7 @@ _FILES, _FILES_OF_WRITES = 64, 32
 those that connections leave free, for the first write and for a reload."""
 
 _GRACE_SECONDS = 0.1
+_SECRET_BYTES = 32
 _LISTENERS = 16
 """Handles of a listening socket. The event loop accepts one connection per handle and iteration:
 with one handle, new clients waited for seconds under load."""
@@ -115,7 +120,7 @@ def serve(
             for listener in listeners:
                 _refuse_new_connections(listener)
 
-        work = partial(_work, settings, listeners, refining)
+        work = partial(_work, settings, listeners, refining, token_bytes(_SECRET_BYTES))
         if workers == 1:
             work(Peers(), announce)
         else:
@@ -128,10 +133,14 @@ def _work(
     settings: Settings,
     listeners: Sequence[socket.socket],
     refining: Callable[[], tuple[int, int] | None] | None,
+    secret: bytes,
     peers: Peers,
     on_ready: Callable[[], None],
 ) -> None:
-    """Answer requests in this process until it is stopped."""
+    """Answer requests in this process until it is stopped.
+
+    :param secret: What no other service knows.
+    """
     registry = CollectorRegistry()
     with ExitStack() as stack:
         tracing = stack.enter_context(_tracing()) if settings.tracing else None
@@ -158,6 +167,12 @@ def _work(
                 peers=peers,
             )
             stack.callback(writing.close)
+        query_log = insight = None
+        if settings.query_log is not None:
+            query_log = _query_log(settings, settings.query_log, registry, secret)
+            stack.callback(query_log.close)
+            insight = Insight(settings.query_log, partial(open_searcher, settings))
+            stack.callback(insight.close)
         unread, turns, metrics = UnreadAnswers(), Turns(), Metrics(registry, peers)
         app = create_app(
             state,
@@ -174,6 +189,8 @@ def _work(
             write_key=_api_key(settings.write_keys, "SWIFTLET_WRITE_KEYS"),
             cors_origins=listed(settings.cors_origins),
             files=settings.files,
+            query_log=query_log,
+            insight=insight,
             tracing=tracing,
         )
         connection = bounded_connection(
@@ -396,6 +413,19 @@ def _address(listener: socket.socket) -> str:
 
 def _api_key(keys: SecretStr, variable: str) -> ApiKey | None:
     return ApiKey(listed(keys), variable=variable) if listed(keys) else None
+
+
+def _query_log(
+    settings: Settings, folder: Path, registry: CollectorRegistry, secret: bytes
+) -> QueryLog:
+    writer = LogWriter(folder, most_bytes=settings.query_log_bytes, days=settings.query_log_days)
+    return QueryLog(
+        writer,
+        registry,
+        secret=secret,
+        redact=settings.query_log_redact or REDACTED,
+        hash_key=settings.query_log_key.get_secret_value(),
+    )
 
 
 def _close_searcher(state: ServiceState) -> None:

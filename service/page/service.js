@@ -46,8 +46,22 @@ export async function search(asked, signal) {
     signal,
   });
   const { hits, index, next } = await read(response);
+  const answeredBy = response.headers.get("X-Request-Id");
+  for (const hit of hits) hit.answeredBy = answeredBy;
   const times = serverTiming(response.headers.get("Server-Timing") ?? "");
   return { hits, index, next, ...stagesOf(times, performance.now() - started) };
+}
+
+/** Note in the query log which hit was opened; the page does not wait for it. */
+export async function reportOpened({ answeredBy, document_id: id }) {
+  const body = JSON.stringify({ request_id: answeredBy, document_id: id });
+  const headers = { "Content-Type": "application/json" };
+  await ask("feedback", { method: "POST", headers, body, keepalive: true }).catch(() => {});
+}
+
+/** What people search, for whoever has an admin key. */
+export async function fetchInsight(key) {
+  return read(await ask("insight/report", { headers: { Authorization: `Bearer ${key}` } }));
 }
 
 /** A stored document. */
