@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, expect
 from prometheus_client import CollectorRegistry
 
@@ -16,6 +17,7 @@ from tests.polling import wait_until
 from tests.service.conftest import Server, running
 
 KEY = "an-admin-key-of-tests"
+WAIT_MS = 100_000
 ADMIN = {"Authorization": f"Bearer {KEY}"}
 
 
@@ -218,7 +220,11 @@ def test_hashed_queries_are_the_same_for_the_same_query_and_key_alone(
 def test_the_page_reports_what_was_opened_and_shows_the_report(
     keeper: Server, folder: Path, browser: Browser
 ) -> None:
+    expect.set_options(timeout=WAIT_MS)
     page = browser.new_page(base_url=keeper.url)
+    page.set_default_timeout(WAIT_MS)
+    faults: list[str] = []
+    page.on("pageerror", lambda error: faults.append(str(error)))
     page.goto("/?q=volcano")
     page.locator("#hits a").first.click()
     expect(page.locator("#document-title")).to_be_visible()
@@ -234,8 +240,13 @@ def test_the_page_reports_what_was_opened_and_shows_the_report(
     expect(page.locator("#state")).to_contain_text("not accepted")
     page.get_by_label("Admin key").fill(KEY)
     page.get_by_role("button", name="Show the report").click()
-    expect(page.get_by_role("heading", name="The most frequent queries")).to_be_visible(
-        timeout=60_000
-    )
+    expect(page.get_by_role("heading", name="The most frequent queries")).to_be_visible()
     expect(page.locator("#frequent")).to_contain_text("volcano")
+    assert [
+        violation["id"]
+        for theme in ("light", "dark")
+        if page.emulate_media(color_scheme=theme) is None  # type: ignore[arg-type]
+        for violation in Axe().run(page).response["violations"]
+    ] == []
     page.close()
+    assert faults == []
