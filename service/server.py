@@ -36,6 +36,7 @@ from service.opening import open_searcher, warm_up
 from service.settings import Settings, listed
 from service.sight.logs import begin_log
 from service.sight.metrics import Metrics
+from service.wire.clients import Acceptor
 from service.wire.connection import UnreadAnswers, bounded_connection
 from service.wire.keys import ApiKey
 from service.wire.turns import Turns
@@ -57,9 +58,6 @@ those that connections leave free, for the first write and for a reload."""
 
 _GRACE_SECONDS = 0.1
 _SECRET_BYTES = 32
-_LISTENERS = 16
-"""Handles of a listening socket. The event loop accepts one connection per handle and iteration:
-with one handle, new clients waited for seconds under load."""
 _EVERY_ADDRESS = "::"
 _SO_BINDTOIFINDEX = 62
 _NO_INTERFACE = 2**31 - 1
@@ -198,6 +196,7 @@ def _work(
             write_timeout_ms=settings.write_timeout_ms,
             unread=unread,
             turns=turns,
+            clients=peers.clients,
             most_files=_most_files(settings.threads),
         )
         config = uvicorn.Config(
@@ -229,8 +228,7 @@ def _work(
         # up every request for 150 ms.
         gc.collect()
         gc.freeze()
-        handles = [each.dup() for each in listeners for _ in range(_LISTENERS - 1)]
-        _Server(config, connection, state, reloader, peers, begin).run([*listeners, *handles])
+        _Server(config, connection, listeners, state, reloader, peers, begin).run([])
 
 
 def _end(*_: object) -> None:
@@ -252,6 +250,7 @@ class _Server(uvicorn.Server):
         self,
         config: uvicorn.Config,
         connection: type[HttpToolsProtocol],
+        listeners: Sequence[socket.socket],
         state: ServiceState,
         reloader: Reloader,
         peers: Peers,
@@ -259,6 +258,7 @@ class _Server(uvicorn.Server):
     ) -> None:
         super().__init__(config)
         self._connection = connection
+        self._listeners = listeners
         self._state = state
         self._reloader = reloader
         self._peers = peers
@@ -271,16 +271,23 @@ class _Server(uvicorn.Server):
         if self._peers.count > 1:
             _ignore_signals()
             signal.signal(STOP, self.handle_exit)
+        protocol = partial(
+            self._connection,
+            config=self.config,
+            server_state=self.server_state,
+            app_state=self.lifespan.state,
+        )
+        self._acceptor = Acceptor(self._listeners, protocol, self._peers.clients)
         self._begin()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         logger.info("%s: finishing the requests under way", self._signal)
         if not self.force_exit:
-            for listener in sockets or []:
+            for listener in self._listeners:
                 _refuse_new_connections(listener)
             await asyncio.sleep(_GRACE_SECONDS)  # for clients that are connecting
-            for listener in sockets or []:
-                await self._accept_waiting(listener)
+        await self._acceptor.end()
+        if not self.force_exit:
             await asyncio.sleep(_GRACE_SECONDS)  # for the requests on the accepted connections
             await asyncio.sleep(0)
             if self._peers.writes:  # what the other processes ask for is finished first
@@ -289,28 +296,6 @@ class _Server(uvicorn.Server):
                         while self._peers.others_answer() and not self.force_exit:
                             await asyncio.sleep(_GRACE_SECONDS)
         await super().shutdown(sockets)
-
-    async def _accept_waiting(self, listener: socket.socket) -> None:
-        """Accept every open connection: closing the listener would reset those not accepted.
-
-        The event loop would accept only a few of them before its next iteration.
-        """
-        connect = asyncio.get_running_loop().connect_accepted_socket
-        protocol = partial(
-            self._connection,
-            config=self.config,
-            server_state=self.server_state,
-            app_state=self.lifespan.state,
-        )
-        while True:
-            try:
-                connection, _ = listener.accept()
-            except ConnectionAbortedError:
-                continue  # that client has left
-            except OSError:
-                return  # none waits, or no file descriptor is free
-            with suppress(OSError):
-                await connect(protocol, connection)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
         # No logging here: the signal may have interrupted the writing of another log line.
