@@ -315,11 +315,12 @@ def _stored(metadata: Mapping[str, Any]) -> dict[str, Any]:
     try:
         stored: dict[str, Any] = _READ.decode(json.dumps(found, default=_plain))
     except (TypeError, ValueError, RecursionError) as error:
-        for name, value in found.items() if len(found) > 1 else ():
-            _stored({name: value})
+        (name, *others) = found
+        for each in (name, *others) if others else ():
+            _stored({each: found[each]})
         raise LineError(
-            f"the metadata cannot be stored as JSON: {shown([*found][0])} ({_reason(error)}); "
-            "convert it to text or numbers, or leave it out"
+            f"the metadata cannot be stored as JSON: {shown(name)} ({_reason(error)}); convert "
+            "it to text or numbers, or leave it out"
         ) from error
     return stored
 

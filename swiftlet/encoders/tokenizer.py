@@ -206,7 +206,9 @@ class Tokenizer:
         if None not in known:
             return known
         new = self._read(part for part, each in zip(parts, known, strict=True) if each is None)
-        return [new[part] if each is None else each for part, each in zip(parts, known, strict=True)]
+        return [
+            new[part] if each is None else each for part, each in zip(parts, known, strict=True)
+        ]
 
     def _read(self, parts: Iterable[str]) -> dict[str, tuple[int, ...]]:
         """The words of parts without spaces, which are known from now on, as their ids are."""

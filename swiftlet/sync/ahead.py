@@ -109,6 +109,7 @@ def _serve(pipe: Connection, folder: Path) -> None:
         for name, size_bytes in pipe.recv():
             pipe.send(read_one(folder, name, size_bytes))
         import swiftlet.index.building.words  # noqa: F401 - the work, beside the last files
+
         with suppress(RetrievalError):  # it is raised where the work is done again
             pipe.send(pipe.recv()())
 
