@@ -2,63 +2,42 @@
 
     python -m experiments.folder --data DATA
 
-DATA has the collections of folder.toml in BEIR's layout; each document becomes a file.
-`swiftlet up` is timed from its start to its first answer, and to its final index. Takes an hour of
-two cores.
+DATA has the collections of folder.toml and edits.toml in BEIR's layout; each document becomes a
+file. `swiftlet up` is timed from its start to its first answer, and to its final index. Takes an
+hour of two cores.
 """
 
 import os
-import random
 import shlex
 import shutil
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
-from threading import Event, Thread
-from time import monotonic, process_time, sleep
+from time import monotonic, sleep
 
-import psutil
-
-from experiments.indexes import METRIC, collections, values_of
-from export.quality import Collection
+from experiments.edits import DAY, of_day
+from experiments.indexes import METRIC, collections, values_of, written
 from measuring.experiment import Experiment, Found, settings_beside
 from measuring.processes import Service, running
-from measuring.results import Figures, at_most, bound, growth, spread
-from swiftlet.index.building.build import build
-from swiftlet.index.updates.directory_writer import IndexWriter
+from measuring.results import Figures, at_most, bound, growth
 from swiftlet.search.opening import open_searcher
-from swiftlet.sync.folder import Folder
 from swiftlet.sync.refine import is_first
-from swiftlet.sync.rounds import FolderReader, FolderSync, Round
-from swiftlet.sync.seen import SeenFiles
-from swiftlet.sync.watch import watch
 
 SETTINGS = settings_beside(__file__)
-FIRST, DAY = SETTINGS["first"], SETTINGS["day"]
+FIRST = SETTINGS["first"]
 NAMES = sorted({*FIRST["collections"], *DAY["collections"]})
 EXPERIMENT = Experiment("folder", __doc__, NAMES, ["onnxruntime", "faiss-cpu", "watchfiles"])
 
-Edit = Callable[[Path], object]
-
 
 def figures_of(options: Namespace, kind: str, name: str) -> Figures:
+    """The figures of a collection's first answer, or of a day of edits."""
     work = Path(options.work, f"{kind} {name}")
     shutil.rmtree(work, ignore_errors=True)
-    return dict(globals()[f"of_{kind}"](options, name, work))
-
-
-def written(found: Collection, folder: Path, most: int) -> dict[str, str]:
-    """Write documents as files; the id of each document by the name of its file."""
-    folder.mkdir(parents=True, exist_ok=True)
-    names = {}
-    for number, document in enumerate([*found.documents][:most], sum(1 for _ in folder.iterdir())):
-        heading = f"# {document.title}\n\n" if document.title else ""
-        Path(folder, f"{number:05}.md").write_text(heading + document.text, "utf-8")
-        names[f"{number:05}.md"] = document.document_id
-    return names
+    return of_first(options, name, work) if kind == "first" else of_day(options, work)
 
 
 def of_first(options: Namespace, name: str, work: Path) -> Figures:
@@ -68,7 +47,7 @@ def of_first(options: Namespace, name: str, work: Path) -> Figures:
     files = {document_id: name for name, document_id in names.items()}
     qrels = {query: {files[each]: grade for each, grade in grades.items() if each in files}
              for query, grades in found.qrels.items()}  # fmt: skip
-    found = Collection("", "", found.documents, found.queries, qrels)
+    found = replace(found, qrels=qrels)
     with up(work) as (index, first):
         processor = first.cpu_seconds
         shutil.copytree(index, work / "first")
@@ -100,72 +79,6 @@ def up(work: Path) -> Iterator[tuple[Path, Service]]:
     ) as service:
         (index,) = work.glob("cache/swiftlet/folders/*/index")
         yield index, service
-
-
-def of_day(options: Namespace, _name: str, work: Path) -> Figures:
-    """Replay edits while a watch follows them."""
-    folder, index = work / "folder", work / "index"
-    for name in DAY["collections"]:
-        have = sum(1 for _ in folder.iterdir()) if folder.exists() else 0
-        written(collections(options.data)[name](), folder, DAY["files"] - have)
-    reader = FolderReader(Folder(folder), SeenFiles(index, folder))
-    build(reader.documents(Round()), index)
-    rounds, stop, warnings = list[tuple[float, Round]](), Event(), list[str]()
-    memory = psutil.Process().memory_info
-    with IndexWriter(index, None) as writer:
-        following = FolderSync(reader, writer)
-        arguments = (following, lambda done: rounds.append((monotonic(), done)), warnings.append)
-        thread = Thread(target=watch, args=(*arguments, stop))
-        thread.start()
-        while not rounds:
-            sleep(0.1)
-        began, latencies = process_time(), {"alone": list[float](), "burst": list[float]()}
-        sizes = []
-        for kind, batch in edits(folder):
-            asked = len(rounds)
-            for edit, path in batch:
-                edit(path)
-            last, wanted = monotonic(), len(batch)
-            while sum(done.num_put + done.num_deleted for _, done in rounds[asked:]) < wanted:
-                sleep(0.01)
-            latencies[kind].append(rounds[-1][0] - last)
-            sizes.append(memory().rss)
-        seconds = process_time() - began
-        stop.set()
-        thread.join()
-        rest = following.round()
-    done = [each for _, each in rounds]
-    return {"latency": {kind: spread(each) for kind, each in latencies.items()},
-            "rounds": len(done), "encoded": sum(each.num_encoded for each in done),
-            "kept": sum(each.num_reused for each in done), "processor": seconds,
-            "memory": [sizes[0], max(sizes), sizes[-1]], "left": rest.num_put + rest.num_deleted,
-            "warnings": warnings}  # fmt: skip
-
-
-def edits(folder: Path) -> Iterator[tuple[str, list[tuple[Edit, Path]]]]:
-    """Each a kind, and a list of edits with their paths; always in the same random order."""
-    drawn, paths = random.Random(0), sorted(folder.iterdir())
-    drawn.shuffle(paths)
-    kinds: dict[str, Edit] = {"changes": change, "renames": rename, "deletions": Path.unlink}
-    todo = [(edit, paths.pop()) for name, edit in kinds.items() for _ in range(DAY[name])]
-    drawn.shuffle(todo)
-    alone = DAY["alone"]
-    yield from (("alone", [edit]) for edit in todo[:alone])
-    for at in range(alone, len(todo), DAY["burst"]):
-        yield "burst", todo[at : at + DAY["burst"]]
-
-
-def change(path: Path) -> None:
-    """Put a sentence into the middle of a file, between two lines or words."""
-    text = path.read_text("utf-8")
-    at = text.find(" ", len(text) // 2) + 1
-    path.write_text(f"{text[:at]}This was looked at again today. {text[at:]}", "utf-8")
-
-
-def rename(path: Path) -> None:
-    moved = path.parent / "moved" / path.name
-    moved.parent.mkdir(exist_ok=True)
-    path.rename(moved)
 
 
 def collected(_options: Namespace, found: Found) -> Figures:

@@ -59,6 +59,17 @@ def made(command: str, files: Iterable[Path], pattern: re.Pattern[str]) -> Colle
     return Collection("", "", documents, queries, {q.query_id: {q.query_id: 1} for q in queries})
 
 
+def written(found: Collection, folder: Path, most: int) -> dict[str, str]:
+    """Write documents as files; the id of each document by the name of its file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    names = {}
+    for number, document in enumerate([*found.documents][:most], sum(1 for _ in folder.iterdir())):
+        heading = f"# {document.title}\n\n" if document.title else ""
+        Path(folder, f"{number:05}.md").write_text(heading + document.text, "utf-8")
+        names[f"{number:05}.md"] = document.document_id
+    return names
+
+
 def folder_of(options: Namespace, name: str = "") -> Path:
     """Where all experiments keep the indexes of a collection: beside their runs."""
     return Path(options.work).with_name("indexes") / name
