@@ -1,8 +1,7 @@
 // The page at /insight: the report on the query log, for whoever has an admin key.
 
-import { fill } from "./asides.js";
 import { element } from "./elements.js";
-import { Problem, fetchInsight, keep, kept } from "./service.js";
+import { Problem, fetchInsight, fill, keep, kept } from "./service.js";
 
 const KEY = "swiftlet.admin-key";
 const NO_LOG = "This service keeps no query log. Set SWIFTLET_QUERY_LOG to a folder, and start it again.";

@@ -1,7 +1,7 @@
 // The search page: requests, views, and the address that reflects both.
 
 import { offerToAdd } from "./adding.js";
-import { beginningOf, bodyOf, explain, fill, showOriginal, showPrograms, showProgress, showSimilar, showWeaker } from "./asides.js";
+import { beginningOf, bodyOf, explain, showOriginal, showPrograms, showProgress, showSimilar, showWeaker } from "./asides.js";
 import {
   addressOf,
   counted,
@@ -16,7 +16,7 @@ import {
   whereabouts,
 } from "./drawing.js";
 import { chooseFilter, chosenFilter, declareFacets, readFilter, showFacets, showsWhole } from "./facets.js";
-import { Problem, fetchDocument, fetchInfo, keepKey, reportOpened, search } from "./service.js";
+import { Problem, fetchDocument, fetchInfo, fill, keepKey, reportOpened, search } from "./service.js";
 import "./suggestions.js";
 
 const TYPING_PAUSE_MS = 150;

@@ -36,6 +36,17 @@ function asSentence(text) {
   return text && text[0].toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
 }
 
+/** Pass the answer of a request to `draw`, or write into an element why there is none. */
+export async function fill(target, request, draw) {
+  try {
+    await draw(await request());
+  } catch (error) {
+    if (error.name === "AbortError") return;
+    if (!(error instanceof Problem)) throw error;
+    target.textContent = error.words;
+  }
+}
+
 /** The hits of a request, their `index`, `next` if more may follow, and the milliseconds of each stage. */
 export async function search(asked, signal) {
   const started = performance.now();

@@ -105,18 +105,18 @@ class Report:
 
     @property
     def drift(self) -> str:
-        """What the share of weak searches of the last period is beside the earlier ones."""
-        if len(self.periods) < 2:
-            return "there is no earlier hour, day or week to compare with"
-        *earlier, last = self.periods
-        before = sum(each.searches for each in earlier)
-        weak = sum(each.weak for each in earlier)
-        share, usual = last.weak / last.searches, weak / before
-        p_value = two_shares_test(last.weak, last.searches, weak, before)
+        """What the share of weak searches is in the last quarter of the time beside the earlier."""
+        recent = self.periods[-max(1, len(self.periods) // 4) :]
+        earlier = self.periods[: -len(recent)]
+        if not earlier:
+            return "There is no earlier hour, day or week to compare with"
+        (weak, searches), (weak_before, before) = map(_weak_of, (recent, earlier))
+        p_value = two_shares_test(weak, searches, weak_before, before)
         verdict = "differs" if p_value < _SIGNIFICANT else "does not differ significantly"
         return (
-            f"{share:.1%} of the searches since {last.start:%Y-%m-%d %H:%M} are weak, {usual:.1%} "
-            f"of the earlier ones: the share {verdict} (p = {p_value:.2g})"
+            f"{weak / searches:.1%} of the searches since {recent[0].start:%Y-%m-%d %H:%M} are "
+            f"weak, {weak_before / before:.1%} of the earlier ones: the share {verdict} "
+            f"({'p < 0.001' if p_value < 0.001 else f'p = {p_value:.2g}'})"
         )
 
     def _first(self, value: Callable[[QueryFigures], float]) -> list[QueryFigures]:
@@ -284,6 +284,12 @@ def _periods(hours: Mapping[datetime, Sequence[_Counted]]) -> Iterator[Period]:
     for start, counted in found.items():
         weak, anew, clicked, times = zip(*counted, strict=True)
         yield Period(start, len(counted), sum(weak), sum(anew), sum(clicked), median(times))
+
+
+def _weak_of(periods: Iterable[Period]) -> tuple[int, int]:
+    """The weak searches of periods, and all."""
+    weak, searches = zip(*((each.weak, each.searches) for each in periods), strict=True)
+    return sum(weak), sum(searches)
 
 
 def two_shares_test(some: int, of: int, other: int, of_other: int) -> float:

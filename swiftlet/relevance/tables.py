@@ -10,7 +10,7 @@ from typing import NamedTuple
 from swiftlet import disk
 from swiftlet.relevance.report import SHOWN, Period, QueryFigures, Report
 
-_WIDTH, _HEIGHT, _FOOT = 640, 160, 20
+_WIDTH, _HEIGHT, _HEAD, _FOOT = 640, 160, 18, 20
 _INK, _MUTED, _WEAK, _GOOD = "#333333", "#666666", "#D55E00", "#0072B2"
 
 
@@ -26,7 +26,7 @@ class ReportTable(NamedTuple):
 def sentences_of(report: Report) -> list[str]:
     """What stands before the tables."""
     counts = {
-        "searches": report.searches,
+        "Searches": report.searches,
         "queries": len(report.queries),
         "opened documents": report.clicks,
     }
@@ -92,7 +92,7 @@ def plot_of(periods: Sequence[Period]) -> str:
     """The searches of each period as bars in SVG, the weak ones at the foot of each bar."""
     most = max((each.searches for each in periods), default=1)
     step = _WIDTH / max(1, len(periods))
-    bars = "".join(_bars(periods, step, (_HEIGHT - _FOOT) / most))
+    bars = "".join(_bars(periods, step, (_HEIGHT - _HEAD - _FOOT) / most))
     ends = [_moment(each.start) for each in (*periods[:1], *periods[-1:])]
     labels = "".join(
         f'<text x="{x}" y="{_HEIGHT - 4}" text-anchor="{anchor}" fill="{_MUTED}">{label}</text>'

@@ -169,7 +169,7 @@ def test_tables_are_written_as_files_that_other_programs_read(tmp_path: Path) ->
 def test_a_log_without_a_search_gives_no_table() -> None:
     found = report()
     assert tables_of(found) == []
-    assert "searches: 0" in sentences_of(found)[0]
+    assert "Searches: 0" in sentences_of(found)[0]
     ElementTree.fromstring(plot_of(found.periods))
 
 
