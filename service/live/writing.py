@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from service.admission.low_priority import LowPriorityProcess
 from service.live.peers import Peers
 from service.live.state import LoadedIndex, ServiceState
 from service.wire.problems import NotReadyError, QueueFullError, WriteRefusedError
@@ -44,6 +43,7 @@ from swiftlet.index.updates.writer import (
     prepared,
     texts_of,
 )
+from swiftlet.low_priority import LowPriorityProcess
 from swiftlet.search.searcher import Searcher
 from swiftlet.servers.writer import told
 from swiftlet.types import Document, Span

@@ -1,5 +1,6 @@
 """`swiftlet up`: a folder that searches itself."""
 
+import atexit
 import ctypes
 import os
 import shlex
@@ -237,9 +238,12 @@ def _start(
 def _keep(folder: Path, arguments: tuple[Any, ...]) -> None:
     """Begin the process again when it has ended, as when the system has no memory left."""
     while True:
-        process = get_context("spawn").Process(target=_follow, args=arguments, daemon=True)
+        # No daemon, since these may have no processes of their own, such as for merges.
+        process = get_context("spawn").Process(target=_follow, args=arguments)
         process.start()
+        atexit.register(process.terminate)
         process.join()
+        atexit.unregister(process.terminate)
         if process.exitcode in {None, -signal.SIGTERM}:  # this process ends, and may have waited
             return
         print_note(

@@ -311,18 +311,17 @@ def _stored(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
     NaN is a missing value: a field without one, null in a list.
     """
-    stored: dict[str, Any] = {}
-    for name, value in metadata.items():
-        if _is_missing(value):
-            continue
-        try:
-            written = json.dumps({name: value}, default=_plain)
-            stored |= _READ.decode(written)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise LineError(
-                f"the metadata cannot be stored as JSON: {shown(name)} ({_reason(error)}); convert "
-                "it to text or numbers, or leave it out"
-            ) from error
+    found = {name: value for name, value in metadata.items() if not _is_missing(value)}
+    try:
+        stored: dict[str, Any] = _READ.decode(json.dumps(found, default=_plain))
+    except (TypeError, ValueError, RecursionError) as error:
+        (name, *others) = found
+        for each in (name, *others) if others else ():
+            _stored({each: found[each]})
+        raise LineError(
+            f"the metadata cannot be stored as JSON: {shown(name)} ({_reason(error)}); convert "
+            "it to text or numbers, or leave it out"
+        ) from error
     return stored
 
 

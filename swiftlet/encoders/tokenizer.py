@@ -163,6 +163,9 @@ class Tokenizer:
 
     def count(self, text: str) -> int:
         """How many tokens the whole text has, without special tokens."""
+        if self._knows_words and len(text) <= _BLOCK_CHARACTERS:
+            parts = self._known(self._clean(text).split(" "))
+            return sum(chain.from_iterable(words[2::3] for words in parts))
         return sum(int(words[:, 2].sum()) for words in self.blocks(text, 0, len(text)))
 
     def words(self, text: str, start: int, end: int) -> Iterator[tuple[int, int, int]]:
@@ -190,16 +193,22 @@ class Tokenizer:
 
     def _words_of_parts(self, parts: list[str]) -> NDArray[np.int64]:
         """The words of a block, (n, 3), of which these parts stand between spaces."""
-        known = [*map(self._words_of.get, parts)]
-        new = self._read(part for part, each in zip(parts, known, strict=True) if each is None)
-        found = [
-            new[part] if each is None else each for part, each in zip(parts, known, strict=True)
-        ]
+        found = self._known(parts)
         words = np.fromiter(chain.from_iterable(found), np.int64).reshape(-1, 3)
         lengths = np.fromiter(map(len, parts), np.int64, len(parts)) + 1
         counts = np.fromiter(map(len, found), np.int64, len(parts)) // 3
         words[:, :2] += np.repeat(np.cumsum(lengths) - lengths, counts)[:, np.newaxis]
         return words
+
+    def _known(self, parts: list[str]) -> list[tuple[int, ...]]:
+        """The words of each part, one after the other, with three numbers each."""
+        known = [*map(self._words_of.get, parts)]
+        if None not in known:
+            return known
+        new = self._read(part for part, each in zip(parts, known, strict=True) if each is None)
+        return [
+            new[part] if each is None else each for part, each in zip(parts, known, strict=True)
+        ]
 
     def _read(self, parts: Iterable[str]) -> dict[str, tuple[int, ...]]:
         """The words of parts without spaces, which are known from now on, as their ids are."""

@@ -1,19 +1,24 @@
-"""Reads files in a process beside the one that makes an index of them."""
+"""Reads files, and does other work, in a process beside the one that makes an index of them."""
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any, TypeVar
 
 from swiftlet.corpora.files.documents import read_file
 from swiftlet.corpora.languages import begin_loading
-from swiftlet.corpora.lines import LONGEST_BYTES, SkippedLines
-from swiftlet.errors import CollectionError, MissingExtraError
+from swiftlet.corpora.lines import LONGEST_BYTES, SkippedLines, read_errors
+from swiftlet.corpora.records import document_from_row, without_vectors
+from swiftlet.errors import CollectionError, MissingExtraError, RetrievalError
 from swiftlet.sync.folder import printable
 from swiftlet.types import Document
+
+Given = TypeVar("Given")
 
 LONGEST_TEXT = 10_000_000
 """The characters of a document that is followed: the Bible has four million, a log any number."""
@@ -34,24 +39,26 @@ class FileRead:
 
 def read_one(folder: Path, name: str, size_bytes: int) -> FileRead:
     """Read a file by its path below a folder."""
-    path, skipped, found = folder / name, SkippedLines(), FileRead()
+    path, skipped, found = folder / name, SkippedLines(), list[Document]()
     try:
         _check_size(path, size_bytes)
         for each in read_file(path, folder, skipped):
             _check_text(path, each.text)
-            found.documents.append(each)
+            with read_errors(path):
+                found.append(document_from_row(each))
     except (CollectionError, MissingExtraError) as error:
         cause = error.__cause__
         failed = isinstance(cause, OSError) and bool(cause.errno)
         return FileRead(problem=printable(error), failed=failed)
-    found.messages = skipped.messages
-    return found
+    messages = skipped.messages
+    return FileRead([*without_vectors(found, (), messages.append)], messages=messages)
 
 
 class ReadAhead:
     """A process that reads the files of a folder in the order in which they are asked for.
 
-    It waits while a few documents have not been taken. It ends with this process, also by a kill.
+    It waits while a few documents have not been taken, and does other work when all are taken. It
+    ends with this process, also by a kill.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -69,10 +76,30 @@ class ReadAhead:
 
     def take(self) -> FileRead | None:
         """The next file; None if the process has ended, as when the system has no memory left."""
+        found: FileRead | None = self._taken()
+        return found
+
+    def begin(self, work: Callable[[], Given]) -> Callable[[], Given]:
+        """Begin work that can be pickled; what is returned waits for what it gives.
+
+        If it fails, or the process has ended, it is done here.
+        """
+        with suppress(OSError):
+            self._pipe.send(work)
+        return partial(self._finished, work)
+
+    def _finished(self, work: Callable[[], Given]) -> Given:
+        found: Given | None = self._taken()
+        return work() if found is None else found
+
+    def _taken(self) -> Any:
         with suppress(OSError, EOFError):
-            found: FileRead = self._pipe.recv()
-            return found
+            return self._pipe.recv()
         return None
+
+    def close(self) -> None:
+        """Let the process end, when its work is done."""
+        self._pipe.close()
 
 
 def _serve(pipe: Connection, folder: Path) -> None:
@@ -81,6 +108,10 @@ def _serve(pipe: Connection, folder: Path) -> None:
     with suppress(OSError, EOFError):
         for name, size_bytes in pipe.recv():
             pipe.send(read_one(folder, name, size_bytes))
+        import swiftlet.index.building.words  # noqa: F401 - the work, beside the last files
+
+        with suppress(RetrievalError):  # it is raised where the work is done again
+            pipe.send(pipe.recv()())
 
 
 def _check_size(path: Path, size_bytes: int) -> None:

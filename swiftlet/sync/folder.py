@@ -98,7 +98,7 @@ class Folder:
     def stamp(self, name: str) -> Stamp | None:
         """The stamp of a file; None if there is none."""
         try:
-            return _stamp(os.lstat(self.path / name))
+            return _stamp(os.lstat(f"{self.path}/{name}"))
         except OSError:
             return None
 

@@ -4,17 +4,19 @@ The first index of a folder has the vectors of the look-up encoder, which are of
 is searched, and follows the folder, while the document encoder reads all passages.
 """
 
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any
 
 from swiftlet import disk
 from swiftlet.encoders import LOOKUP_QUERY_ENCODER
-from swiftlet.encoders.opening import EncoderSpec, Place
-from swiftlet.index.building.build import build
+from swiftlet.encoders.opening import EncoderSpec, Place, encoder_place
+from swiftlet.index.building.build import build, build_index, fitting
+from swiftlet.index.building.settings import BuildSettings
+from swiftlet.index.lexical import AUTO
 from swiftlet.index.updates.directory_writer import IndexWriter
-from swiftlet.manifest import change_details, read_manifest
+from swiftlet.manifest import Manifest, change_details, read_manifest
 from swiftlet.progress import Progress
 from swiftlet.publication import discard, locked_working_directory, publish
 from swiftlet.sync.ahead import ReadAhead
@@ -22,6 +24,7 @@ from swiftlet.sync.folder import Folder
 from swiftlet.sync.rounds import FolderReader, FolderSync, Round
 from swiftlet.sync.seen import SeenFiles
 from swiftlet.sync.watch import Report, Warn, told, watch
+from swiftlet.types import Document
 
 _SECONDS_AFTER_FAILURE = 30
 _FACTORY = "SQ8"  # which needs no training
@@ -42,21 +45,32 @@ def build_first(
     :raises InvalidArgumentError: When the folder has no file that can be read.
     :raises RetrievalError: As `build`.
     """
-    done, settings = Round(), dict[str, Any]()
+    done, settings, finish = Round(), BuildSettings(), None
     if encoder is None:
-        encoder, settings["factory"] = LOOKUP_QUERY_ENCODER, _FACTORY
-        settings["finish"] = lambda artefact, _: change_details(artefact, {"weight": _WEIGHT})
+        encoder, settings = LOOKUP_QUERY_ENCODER, BuildSettings(factory=_FACTORY)
+        finish = _with_weight
     reader = FolderReader(Folder(folder), SeenFiles(index, folder))
-    built = build(
-        reader.documents(done, ahead),
+    documents: Iterable[Document] = reader.documents(done, ahead)
+    if encoder == AUTO:
+        encoder, documents = fitting(documents)
+    built = build_index(
+        documents,
+        encoder_place(encoder),
         index,
-        encoder=encoder,
+        settings,
         overwrite=True,
         progress=progress,
-        **settings,
+        finish=finish,
+        beside=ahead and ahead.begin,
     )
+    if ahead is not None:
+        ahead.close()
     done.num_encoded = built.details["num_passages"]
     return done
+
+
+def _with_weight(artefact: Path, _: Path) -> Manifest:
+    return change_details(artefact, {"weight": _WEIGHT})
 
 
 def is_first(index: Path) -> bool:

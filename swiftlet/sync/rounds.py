@@ -149,12 +149,17 @@ class FolderReader:
         found.sort(key=lambda each: -each[1].modified_ns)
         if ahead is not None:
             ahead.ask([(name, stamp.size_bytes) for name, stamp, *_ in found])
+        noted = list[tuple[str, Stamp, str, str | None]]()
         for name, stamp, digest, _ in found:
             read = self.read(name, stamp, digest, done, ahead)
             if read is not None:
-                self.seen.note([(name, stamp, digest, read[1])])
+                noted.append((name, stamp, digest, read[1]))
                 done.num_put += bool(read[0])
                 yield from read[0]
+            if len(noted) >= BATCH_DOCUMENTS:
+                self.seen.note(noted)
+                noted = []
+        self.seen.note(noted)
         if not done.num_put:
             raise InvalidArgumentError(
                 f"{self.folder.path} has no file that can be read: put one into it first"

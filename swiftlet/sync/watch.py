@@ -1,6 +1,7 @@
 """Follows a folder: rounds of sync as soon as files change."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from threading import Event, Thread
 from time import monotonic
@@ -9,6 +10,8 @@ from watchfiles import watch as watch_files
 
 from swiftlet.errors import RetrievalError
 from swiftlet.index.updates.directory_writer import IndexWriter, identity_of
+from swiftlet.index.updates.merge import merge_changes
+from swiftlet.low_priority import LowPriorityProcess
 from swiftlet.sync.folder import RULE_FILES
 from swiftlet.sync.rounds import FolderSync, Round
 
@@ -49,10 +52,14 @@ def told(error: Exception, seconds: int) -> str:
 
 
 def _merge(writer: IndexWriter, warn: Warn) -> None:
+    """Merge in a process of its own, so that rounds go on, and its memory is free afterwards."""
+    process = LowPriorityProcess("merge")
     try:
-        writer.compact()
+        writer.compact(merge=partial(process.call, merge_changes))
     except RetrievalError as error:
         warn(f"the changes are written, but could not be merged: {error}")
+    finally:
+        process.close()
 
 
 def _rounds(sync: FolderSync, warn: Warn, stop: Event) -> Iterator[Round]:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from service.admission.low_priority import LowPriorityProcess
 from service.admission.memory_limit import MEBIBYTE, check_memory_limit, memory_limit
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
 from swiftlet.errors import InvalidArgumentError
+from swiftlet.low_priority import LowPriorityProcess
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
 """Puts an index directory together from documents, passages and embeddings."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from swiftlet.errors import InvalidArgumentError
 from swiftlet.index.building.draft import describe
 from swiftlet.index.building.embeddings import NewCorpus
 from swiftlet.index.building.space import Space
+from swiftlet.index.building.words import index_words
 from swiftlet.index.columns.boosts import BoostObjects, check_boosts, parse_boosts
 from swiftlet.index.columns.columns import COLUMN_FILES, COLUMNS_FOLDER, Columns, write_columns
 from swiftlet.index.columns.facets import check_facets, file_facets
@@ -23,9 +25,7 @@ from swiftlet.index.documents.passages import reads_headings
 from swiftlet.index.documents.store import DOCUMENTS_FILE
 from swiftlet.index.documents.writer import StoredCorpus, write_documents
 from swiftlet.index.lexical import AUTO
-from swiftlet.index.lexical.analysis import ANALYSIS, VERSION, words_of
-from swiftlet.index.lexical.index import LEXICAL_FOLDER
-from swiftlet.index.lexical.writer import write_lexical_index
+from swiftlet.index.lexical.analysis import ANALYSIS, PIECES, VERSION, words_of
 from swiftlet.index.vectors import index_details, of_vectors
 from swiftlet.index.vectors.dense_scale import measured_scale
 from swiftlet.index.vectors.embeddings_file import EmbeddingsFile
@@ -48,6 +48,8 @@ _NOISE = 0.0045  # the standard error of 99% of 500 queries
 _SEED = 0
 LANGUAGES = "languages"
 """The manifest's key of the share of documents in each language, if a build has looked for it."""
+
+Work = Callable[[], Sequence[str]]
 
 FOUND = "recall@10 within 1%"
 """The manifest's key of the share of the first ten passages found that are near enough."""
@@ -75,7 +77,8 @@ class Assembly:
     and "auto" takes the languages of the documents, which are then told to `found`. Its words are
     of this version of the `analysis`. Some document must have each of the `facets`, and what the
     `boost` names; without facets, an index of files has those of `file_facets`. `details` are the
-    manifest's, as far as the parts do not matter.
+    manifest's, as far as the parts do not matter. `beside` begins work that can be pickled, in
+    another process; what it returns waits for the result.
     """
 
     space: Space
@@ -89,6 +92,7 @@ class Assembly:
     boost: BoostObjects = ()
     analysis: int = VERSION
     found: Callable[[Languages], None] = lambda _: None
+    beside: Callable[[Work], Work] | None = None
 
     def write(
         self,
@@ -123,13 +127,14 @@ class Assembly:
             columns = Columns.open(artefact / COLUMNS_FOLDER)
             check_facets(self.facets, columns)
             check_boosts(parse_boosts(self.boost), [columns])
-            words = self._index_words(corpus, columns, artefact, language)
+            words = self._begin_words(corpus, artefact, language)
             source.embed(corpus, file, self.progress)
             embeddings = file.rows()
-            index, details = self._index(corpus, embeddings, trained(len(embeddings)), bool(words))
+            hybrid = language is not None
+            index, details = self._index(corpus, embeddings, trained(len(embeddings)), hybrid)
             index.save(artefact / index.file_name)
             save_array(artefact / PASSAGE_TO_DOCUMENT_FILE, corpus.passage_to_document)
-            files = [*index.files, DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE, *words]
+            files = [*index.files, DOCUMENTS_FILE, PASSAGE_TO_DOCUMENT_FILE, *words()]
             files += also(corpus, embeddings)
             files += [f"{COLUMNS_FOLDER}/{name}" for name in COLUMN_FILES]
             details = {
@@ -144,29 +149,23 @@ class Assembly:
                 details.setdefault("dense_scale", measured_scale(embeddings))
             return describe(artefact, "index", self.space, files, corpus, details)
 
-    def _index_words(
-        self, corpus: StoredCorpus, columns: Columns, artefact: Path, language: str | None
-    ) -> list[str]:
-        """Write the lexical index, if there is a language; the names of its files."""
+    def _begin_words(self, corpus: StoredCorpus, artefact: Path, language: str | None) -> Work:
+        """Write the lexical index, if there is a language; what gives the names of its files."""
         if language is None:
-            return []
-        self.progress.begin("Indexing words", corpus.num_passages)
-        codes = columns.codes_of_documents(corpus.num_documents)
-
-        def passages() -> Iterator[tuple[str, list[int]]]:
-            numbers = corpus.passage_to_document
-            for text, document in zip(corpus.encoder_texts(), numbers, strict=True):
-                yield text, codes(document)
-                self.progress.advance(1)
-
-        names = write_lexical_index(
-            artefact / LEXICAL_FOLDER,
-            passages(),
+            return tuple
+        work = partial(
+            index_words,
+            artefact,
+            corpus.num_documents,
             language,
-            self.space.tokenizer,
             self.analysis,
+            headings=corpus.headings,
         )
-        return [f"{LEXICAL_FOLDER}/{name}" for name in names]
+        if self.beside is not None and language not in PIECES:
+            return self.beside(work)
+        self.progress.begin("Indexing words", corpus.num_passages)
+        names = work(tokenizer=self.space.tokenizer, advance=self.progress.advance)
+        return lambda: names
 
     def _index(
         self,

@@ -19,7 +19,7 @@ from swiftlet.corpora.vector_sources.source import Pairs, Source, of_pairs
 from swiftlet.encoders.opening import EncoderSpec, Place, encoder_place, open_encoder
 from swiftlet.errors import InvalidArgumentError, shown
 from swiftlet.index.building.adopt import adopt
-from swiftlet.index.building.assembly import Assembly
+from swiftlet.index.building.assembly import Assembly, Work
 from swiftlet.index.building.draft import draft
 from swiftlet.index.building.embeddings import NewCorpus
 from swiftlet.index.building.settings import BuildSettings
@@ -94,14 +94,14 @@ def build(
         corpus if isinstance(corpus, Shards) else documents_to_encode(corpus, skipped=skipped)
     )
     if encoder == AUTO and not isinstance(documents, Shards):
-        encoder, documents = _fitting(documents)
+        encoder, documents = fitting(documents)
     places = encoder_place(encoder), path_of("out", out)
     return build_index(
         documents, *places, checked, overwrite=overwrite, progress=progress, finish=finish
     )
 
 
-def _fitting(documents: Iterable[Document]) -> tuple[Path | None, Iterable[Document]]:
+def fitting(documents: Iterable[Document]) -> tuple[Path | None, Iterable[Document]]:
     """The encoder that reads the languages of the first documents, and all documents.
 
     It is the multilingual one, if they need it and it is there; None is the one that ships.
@@ -178,6 +178,7 @@ def build_index(
     overwrite: bool = False,
     progress: Progress | None = None,
     finish: Finish | None = None,
+    beside: Callable[[Work], Work] | None = None,
 ) -> Manifest:
     """`build`, of documents or of a corpus that was encoded before, with checked arguments.
 
@@ -185,6 +186,7 @@ def build_index(
     made by the same encoder, its embeddings are taken for the passages that are as before.
 
     :param place: Of the encoder; None takes the encoder that ships, or that encoded the corpus.
+    :param beside: As in `Assembly`.
     :raises InvalidArgumentError: When a setting is out of range, or `out` must not be written.
     :raises CollectionError: When the corpus is bad.
     :raises ArtefactError: When the encoder is damaged, or another process builds the same index.
@@ -222,6 +224,7 @@ def build_index(
         facets=settings.facets,
         boost=settings.boost or (),
         found=partial(_tell, progress, is_english=place in _ENGLISH_ENCODERS),
+        beside=beside,
     )
     with draft(
         out,

@@ -73,25 +73,32 @@ class PassageSplitter:
             yield 0, len(document.text)
             return
         most = self.max_tokens - self._fixed_tokens
-        title, found = self.tokenizer.count(document.title[:LONGEST_TITLE]), False
+        title, found = 0, False
         for start, end, heading in document.sections or (Section(0, len(document.text)),):
+            words = self._words(document.text, start, end)
+            # After the text: what it has of their words is known by then.
+            title = title or self.tokenizer.count(document.title[:LONGEST_TITLE])
             above = self.tokenizer.count(heading[:_LONGEST_HEADING]) if self.headings else 0
             budget = most - min(title + above, most // 2)
             overlap = min(self.overlap_tokens, budget // 2)
-            for span in self._cut(document.text, start, end, budget, overlap):
+            words = _with_whole_code(words, document.text, start, end, budget)
+            for span in self._cut(words, budget, overlap):
                 found = True
                 yield span
         if not found:
             yield 0, 0
 
-    def _cut(self, text: str, start: int, end: int, budget: int, overlap: int) -> Iterator[Span]:
+    def _words(self, text: str, start: int, end: int) -> NDArray[np.int64]:
+        """The words (n, 3) of a section, start, end and tokens of each."""
         blocks = [np.empty((0, 3), np.int64)]
         for block in self.tokenizer.blocks(text, start, end):
             blocks.append(block)
             if self.most_words is not None and sum(map(len, blocks)) >= self.most_words:
                 break
-        words = np.concatenate(blocks)[: self.most_words]
-        words = _with_whole_code(words, text, start, end, budget)
+        return np.concatenate(blocks)[: self.most_words]
+
+    @staticmethod
+    def _cut(words: NDArray[np.int64], budget: int, overlap: int) -> Iterator[Span]:
         if not len(words):
             return
         # before[i]: the tokens before word i, strictly increasing

@@ -391,6 +391,7 @@ def test_a_process_beside_reads_the_same_and_may_end_at_any_time(folder, tmp_pat
         beside.process.kill()
     assert [*reader.documents(again, beside)] == expected
     assert (again, len(again.problems)) == (done, 2)
+    beside.close()
     wait_until(lambda: not beside.process.is_alive())
 
 

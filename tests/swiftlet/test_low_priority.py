@@ -11,8 +11,8 @@ from time import process_time
 
 import pytest
 
-from service.admission.low_priority import LowPriorityProcess
 from swiftlet.errors import ArtefactError
+from swiftlet.low_priority import LowPriorityProcess
 
 
 def worked(seconds: float) -> int:
