@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from swiftlet.low_priority import LowPriorityProcess
+from swiftlet.processors.low_priority import LowPriorityProcess
 from swiftlet.relevance.report import read_report
 from swiftlet.relevance.tables import plot_of, sentences_of, tables_of
 from swiftlet.search.searcher import Searcher
