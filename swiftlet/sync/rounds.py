@@ -240,10 +240,12 @@ class FolderSync:
     def _gone(self, names: Sequence[str] | None, look: Look) -> list[str]:
         """Files of the index that are not there; those of which nothing is known stay."""
         unknown, wanted = {*look.unknown}, {*names} if names is not None else {""}
+        # Nothing is below a file, so an edit walks no other files of the index.
+        known = wanted if wanted <= self._files.keys() else self._files
         return [
             name
-            for name, (found, _) in self._files.items()
-            if found is not None
+            for name in known
+            if self._files[name][0] is not None
             and name not in look.files
             and _is_below(name, wanted)
             and not _is_below(name, unknown)
