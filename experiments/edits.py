@@ -2,7 +2,7 @@
 
 import random
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from threading import Event, Thread
 from time import monotonic, process_time, sleep
@@ -23,6 +23,7 @@ from swiftlet.sync.watch import watch
 DAY: dict[str, Any] = settings_beside(__file__)
 
 Edit = Callable[[Path], object]
+Batch = tuple[str, list[tuple[Edit, Path]]]
 
 
 def of_day(options: Namespace, work: Path) -> Figures:
@@ -33,8 +34,14 @@ def of_day(options: Namespace, work: Path) -> Figures:
         written(collections(options.data)[name](), folder, DAY["files"] - have)
     reader = FolderReader(Folder(folder), SeenFiles(index, folder))
     build(reader.documents(Round()), index)
+    return replayed(reader, index, edits(folder))
+
+
+def replayed(reader: FolderReader, index: Path, batches: Iterable[Batch]) -> Figures:
+    """Do what each batch says while a watch follows the folder, and wait for each."""
     rounds, stop, warnings = list[tuple[float, Round]](), Event(), list[str]()
-    memory = psutil.Process().memory_info
+    memory, sizes = psutil.Process().memory_info, list[int]()
+    latencies: dict[str, list[float]] = {"alone": [], "burst": []}
     with IndexWriter(index, None) as writer:
         following = FolderSync(reader, writer)
         arguments = (following, lambda done: rounds.append((monotonic(), done)), warnings.append)
@@ -42,9 +49,8 @@ def of_day(options: Namespace, work: Path) -> Figures:
         thread.start()
         while not rounds:
             sleep(0.1)
-        began, latencies = process_time(), {"alone": list[float](), "burst": list[float]()}
-        sizes = []
-        for kind, batch in edits(folder):
+        before = process_time()
+        for kind, batch in batches:
             asked = len(rounds)
             for edit, path in batch:
                 edit(path)
@@ -53,19 +59,21 @@ def of_day(options: Namespace, work: Path) -> Figures:
                 sleep(0.01)
             latencies[kind].append(rounds[-1][0] - last)
             sizes.append(memory().rss)
-        seconds = process_time() - began
+        seconds = process_time() - before
         stop.set()
         thread.join()
+        began = monotonic()
         rest = following.round()
+        look = monotonic() - began
     done = [each for _, each in rounds]
     return {"latency": {kind: spread(each) for kind, each in latencies.items()},
             "rounds": len(done), "encoded": sum(each.num_encoded for each in done),
             "kept": sum(each.num_reused for each in done), "processor": seconds,
             "memory": [sizes[0], max(sizes), sizes[-1]], "left": rest.num_put + rest.num_deleted,
-            "warnings": warnings}  # fmt: skip
+            "look": look, "warnings": warnings}  # fmt: skip
 
 
-def edits(folder: Path) -> Iterator[tuple[str, list[tuple[Edit, Path]]]]:
+def edits(folder: Path) -> Iterator[Batch]:
     """Each a kind, and a list of edits with their paths; always in the same random order."""
     drawn, paths = random.Random(0), sorted(folder.iterdir())
     drawn.shuffle(paths)

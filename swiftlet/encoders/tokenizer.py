@@ -203,9 +203,8 @@ class Tokenizer:
     def _known(self, parts: list[str]) -> list[tuple[int, ...]]:
         """The words of each part, one after the other, with three numbers each."""
         known = [*map(self._words_of.get, parts)]
-        if None not in known:
-            return known
-        new = self._read(part for part, each in zip(parts, known, strict=True) if each is None)
+        missing = [part for part, each in zip(parts, known, strict=True) if each is None]
+        new = self._read(missing) if missing else {}
         return [
             new[part] if each is None else each for part, each in zip(parts, known, strict=True)
         ]

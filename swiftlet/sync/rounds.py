@@ -64,8 +64,11 @@ class FolderReader:
         self._growing: dict[str, tuple[Stamp, float]] = {}
         """Files that go on changing: as each was, and when it is to be read as it is."""
 
-    def hashes(self, look: Look, done: Round) -> Iterator[tuple[str, Stamp, str, str | None]]:
-        """The hash of each file of a look, and why it has no documents, if it had none before."""
+    def hashes(self, look: Look, done: Round) -> Iterator[tuple[str, Stamp, str, str | None, bool]]:
+        """The hash of each file of a look, why it had no documents before, and whether it is new.
+
+        A file is new with another stamp, too.
+        """
         new = []
         for name, stamp in look.files.items():
             known = self.seen.find(name, stamp)
@@ -74,11 +77,11 @@ class FolderReader:
             else:
                 if known[1]:
                     done.problems.append(known[1])
-                yield name, stamp, *known
+                yield name, stamp, *known, False
         for name, stamp in self._settled(new, done):
             path = self.folder.path / name
             if stamp.size_bytes > LONGEST_BYTES:
-                yield name, stamp, f"{stamp.size_bytes} bytes", None  # `read` refuses it
+                yield name, stamp, f"{stamp.size_bytes} bytes", None, True  # `read` refuses it
                 continue
             try:
                 found = _hash(path)
@@ -92,9 +95,9 @@ class FolderReader:
             now = monotonic()
             _, due = self._growing.pop(name, (stamp, now + _patience(stamp)))
             if self.folder.stamp(name) == stamp:
-                yield name, stamp, found, None
+                yield name, stamp, found, None, True
             elif due <= now:
-                yield name, stamp, found + _AND_MORE, None
+                yield name, stamp, found + _AND_MORE, None, True
             else:
                 self._growing[name] = stamp, due
                 done.waiting.append(name)
@@ -150,7 +153,7 @@ class FolderReader:
         if ahead is not None:
             ahead.ask([(name, stamp.size_bytes) for name, stamp, *_ in found])
         noted = list[tuple[str, Stamp, str, str | None]]()
-        for name, stamp, digest, _ in found:
+        for name, stamp, digest, *_ in found:
             read = self.read(name, stamp, digest, done, ahead)
             if read is not None:
                 noted.append((name, stamp, digest, read[1]))
@@ -208,11 +211,12 @@ class FolderSync:
         done.is_whole = names is None
         done.problems += look.sentences if done.is_whole else look.problems
         changed, seen = dict[str, tuple[Stamp, str]](), []
-        for name, stamp, found, problem in self._reader.hashes(look, done):
+        for name, stamp, found, problem, is_new in self._reader.hashes(look, done):
             is_same = self._files.get(name, ("", ()))[0] == found
             is_same &= self._modified.get(name) == moment_of(stamp.modified_ns)
             if (problem and name not in self._files) or (found and is_same):
-                seen.append((name, stamp, found, problem))
+                if is_new:
+                    seen.append((name, stamp, found, problem))
             else:
                 changed[name] = stamp, found
         self._reader.seen.note(seen)
@@ -240,10 +244,12 @@ class FolderSync:
     def _gone(self, names: Sequence[str] | None, look: Look) -> list[str]:
         """Files of the index that are not there; those of which nothing is known stay."""
         unknown, wanted = {*look.unknown}, {*names} if names is not None else {""}
+        # Nothing is below a file, so an edit walks no other files of the index.
+        known = wanted if wanted <= self._files.keys() else self._files
         return [
             name
-            for name, (found, _) in self._files.items()
-            if found is not None
+            for name in known
+            if self._files[name][0] is not None
             and name not in look.files
             and _is_below(name, wanted)
             and not _is_below(name, unknown)

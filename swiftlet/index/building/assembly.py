@@ -31,7 +31,9 @@ from swiftlet.index.vectors.dense_scale import measured_scale
 from swiftlet.index.vectors.embeddings_file import EmbeddingsFile
 from swiftlet.index.vectors.tuning import (
     TARGET,
+    TUNED_CANDIDATES,
     exact_rows,
+    found_rows,
     near_recall,
     recall,
     tune,
@@ -224,9 +226,12 @@ class Assembly:
         # Neighbouring queries are of one document, so every other one is held out.
         tune(index, embeddings, queries[::2], nearest[::2])
         others, expected = queries[1::2], nearest[1::2]
-        found = near_recall(index, embeddings, others, expected)
-        measured: dict[str, Any] = {"num_queries": len(others), FOUND: round(found, 4)}
-        for depth in (10, 100):
-            found = recall(index, others, expected[:, :depth], num_candidates_for(depth))
-            measured[f"recall@{depth}"] = round(found, 4)
-        return measured
+        ten = found_rows(index, others, TUNED_CANDIDATES)
+        hundred = found_rows(index, others, num_candidates_for(100))
+        measured = {
+            FOUND: near_recall(index, embeddings, others, expected, ten),
+            "recall@10": recall(ten, expected[:, :10]),
+            "recall@100": recall(hundred, expected[:, :100]),
+        }
+        shares = {name: round(share, 4) for name, share in measured.items()}
+        return {"num_queries": len(others), **shares}

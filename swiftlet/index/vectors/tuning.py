@@ -1,5 +1,6 @@
 """Search parameters that find enough of the nearest passages, measured against exact search."""
 
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import chain
@@ -54,7 +55,7 @@ def exact_rows(
     return np.stack([best_rows(each, vectors)[0][:wanted] for each in rows])
 
 
-def _found(index: VectorIndex, queries: Embeddings, num_candidates: int) -> list[Rows]:
+def found_rows(index: VectorIndex, queries: Embeddings, num_candidates: int) -> list[Rows]:
     """The rows that the index finds for each of `queries` (q, dim), by all cores."""
 
     def rows(some: Embeddings) -> list[Rows]:
@@ -65,27 +66,32 @@ def _found(index: VectorIndex, queries: Embeddings, num_candidates: int) -> list
         return [*chain.from_iterable(pool.map(rows, np.array_split(queries, threads)))]
 
 
-def recall(index: VectorIndex, queries: Embeddings, nearest: Rows, num_candidates: int) -> float:
-    """The share of each query's `nearest` rows (q, k) among the first k that the index finds."""
+def recall(found: Iterable[Rows], nearest: Rows) -> float:
+    """The share of each query's `nearest` rows (q, k) among the first k that an index found."""
     count = nearest.shape[1]
     shares = [
         len(np.intersect1d(rows[:count], expected)) / count
-        for rows, expected in zip(_found(index, queries, num_candidates), nearest, strict=True)
+        for rows, expected in zip(found, nearest, strict=True)
     ]
     return float(np.mean(shares))
 
 
 def near_recall(
-    index: VectorIndex, embeddings: Embeddings, queries: Embeddings, nearest: Rows
+    index: VectorIndex,
+    embeddings: Embeddings,
+    queries: Embeddings,
+    nearest: Rows,
+    rows_found: Sequence[Rows] | None = None,
 ) -> float:
     """The share of the first ten rows found that are near enough: recall@10 within 1%.
 
     So a row counts if a row with the same embedding is among the nearest. Scores come from
     `embeddings` for `queries`, as in `exact_rows`. `nearest` (q, at least 10) has the nearest rows
-    of each query in order; fewer if there are fewer.
+    of each query in order; fewer if there are fewer. `rows_found` is what the index finds, if that
+    is known already.
     """
     expected = nearest[:, :10]
-    each, found = _found(index, queries, TUNED_CANDIDATES), 0
+    each, found = rows_found or found_rows(index, queries, TUNED_CANDIDATES), 0
     for query, last, rows in zip(queries, expected[:, -1], each, strict=True):
         least = float(best_scores(embeddings[[last]], query, index.metric)[0])
         scores = best_scores(embeddings[rows[: expected.shape[1]]], query, index.metric)

@@ -1,17 +1,21 @@
 """The first index of a folder, and the one that takes its place."""
 
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from swiftlet.corpora.files import documents
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
 from swiftlet.errors import ArtefactError
 from swiftlet.manifest import read_manifest
 from swiftlet.progress import Silence
 from swiftlet.publication import writer_lock
 from swiftlet.search.searcher import Searcher
+from swiftlet.sync import ahead
 from swiftlet.sync.refine import build_first, follow, is_first
+from swiftlet.types import Document
 from tests.polling import wait_until
 
 
@@ -51,6 +55,41 @@ def test_the_final_index_takes_the_place_of_the_first_with_all_that_came_between
     assert warnings == []
     assert {path.name for path in folder.iterdir()} == found
     wait_until(lambda: not index.with_name("index.final").exists())
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_words_that_a_process_beside_indexes_are_the_same(tmp_path: Path, is_killed: bool):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for number in range(5):
+        (folder / f"{number}.md").write_text(f"# Note {number}\n\nBees gather nectar.")
+    beside = ahead.ReadAhead(folder)
+    if is_killed:
+        beside.process.kill()
+    assert build_first(tmp_path / "two" / "index", folder, Silence(), ahead=beside).num_put == 5
+    wait_until(lambda: not beside.process.is_alive())
+    build_first(tmp_path / "one" / "index", folder, Silence())
+    one, two = (read_manifest(tmp_path / name / "index").files for name in ("one", "two"))
+    assert one == two
+
+
+def test_a_document_that_no_index_takes_is_a_problem_of_its_file(tmp_path: Path, monkeypatch):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "a.md").write_text("Bees gather nectar.")
+    (folder / "b.md").write_text("Lava flows.")
+
+    def read_file(path: Path, *others: object) -> Iterator[Document]:
+        """As a reader of another package may give it."""
+        for each in documents.read_file(path, *others):
+            each.metadata.update({"colour": {1j}} if path.name == "b.md" else {})
+            yield each
+
+    monkeypatch.setattr(ahead, "read_file", read_file)
+    done = build_first(tmp_path / "place" / "index", folder, Silence())
+    (problem,) = done.problems
+    assert done.num_put == 1
+    assert problem.startswith(f"{folder / 'b.md'}: the metadata cannot be stored as JSON: 'colour'")
 
 
 def test_nothing_is_refined_while_another_process_follows_the_folder(tmp_path: Path):

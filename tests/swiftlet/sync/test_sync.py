@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -391,7 +392,7 @@ def test_a_process_beside_reads_the_same_and_may_end_at_any_time(folder, tmp_pat
         beside.process.kill()
     assert [*reader.documents(again, beside)] == expected
     assert (again, len(again.problems)) == (done, 2)
-    beside.close()
+    assert beside.begin(partial(sorted, [2, 1]))() == [1, 2]
     wait_until(lambda: not beside.process.is_alive())
 
 

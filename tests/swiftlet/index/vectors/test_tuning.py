@@ -11,6 +11,7 @@ from swiftlet.index.vectors.tuning import (
     TARGET,
     TUNED_CANDIDATES,
     exact_rows,
+    found_rows,
     near_recall,
     recall,
     tune,
@@ -53,10 +54,10 @@ def test_exact_rows_are_found_across_blocks():
 
 def test_recall_is_the_share_of_the_nearest_rows_found():
     index = built("Flat")
-    assert recall(index, QUERIES, NEAREST, 10) == 1
-    assert recall(index, QUERIES, NEAREST + 1, 10) < 0.1
+    assert recall(found_rows(index, QUERIES, 10), NEAREST) == 1
+    assert recall(found_rows(index, QUERIES, 10), NEAREST + 1) < 0.1
     half = np.where(np.arange(10) < 5, NEAREST, -1)
-    assert recall(index, QUERIES, half, 10) == 0.5
+    assert recall(found_rows(index, QUERIES, 10), half) == 0.5
 
 
 @pytest.mark.parametrize("tenth", [0.8, -0.8])
