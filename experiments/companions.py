@@ -2,11 +2,15 @@
 
     python -m experiments.companions --data DATA
 
-Takes an hour and a half of one core with AVX2 alone for each seed.
+    python -m experiments.companions --data DATA --only control    (the row that decides)
+
+Takes an hour and a half of one core with AVX2 alone for each seed, and the control and DAFT half an
+hour. Their figures then stand on the page beside those of the other rows.
 """
 
+import json
 from argparse import Namespace
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
@@ -16,10 +20,11 @@ from experiments.pairs import Pair, run_of, shortened
 from export.latency import measure_latencies
 from export.quality import Collection
 from measuring.experiment import Experiment, Found, Run, laid_over, name_of, settings_beside
-from measuring.machine import processor_kind
-from measuring.results import LEVEL, Figures, by_query, lettered, over_seeds
+from measuring.machine import describe_machine, processor_kind
+from measuring.results import Figures, by_query, over_seeds
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
 from swiftlet.encoders.encoder import OnnxEncoder, Precision
+from swiftlet.evaluation.comparison import LEVEL, lettered
 from swiftlet.evaluation.exact import exact_run
 from swiftlet.evaluation.experiment import JudgedSet
 from swiftlet.evaluation.metrics import evaluate_per_query
@@ -33,6 +38,7 @@ METRICS, TOKENS, METHODS, ON_TOP = (SETTINGS[n] for n in ("metrics", "tokens", "
 PRECISION = "bf16" if processor_kind() == "AMX" else "fp32"
 BASE = laid_over(SETTINGS["base"], {"optimiser": {"precision": PRECISION}})
 SHIPPED: Precision = "int8"
+CONTROL = ("DAFT", "the cache's negatives, twice as long")
 QRELS, START, TEACHER = "training.tsv", "before training", "the document encoder for both"
 EXPERIMENT = Experiment(
     "companions", __doc__, [TARGET], ["torch", "transformers", "onnxruntime"], seeds=3, jobs=2
@@ -43,6 +49,8 @@ def runs(options: Namespace) -> list[list[Run]]:
     """What others begin with is finished first."""
     write_qrels(parts(options.data)[0].qrels, options.work / QRELS)
     seeds = range(options.seeds)
+    if options.only:
+        return [[(name, seed) for seed in seeds for name in CONTROL]]
     trained = [[(name, seed) for seed in seeds for name in some] for some in (METHODS, ON_TOP)]
     return [[(START, 0), (TEACHER, 0)], *trained]
 
@@ -107,8 +115,17 @@ def method(name: str) -> dict[str, Any]:
     return tables
 
 
-def collected(_options: Namespace, found: Found) -> Figures:
-    """The figures of a page: means of the seeds by query, compared by paired tests."""
+def collected(options: Namespace, found: Found) -> Figures:
+    """The figures of a page, or the page's own with the control beside them."""
+    if not options.only:
+        return compared(found)
+    page: Figures = json.loads(options.raw.read_text("utf-8"))
+    machine = describe_machine(EXPERIMENT.packages, threads=f"1 a run, {options.jobs} at a time")
+    return page | {"control": {**compared(found), "machine": machine}}
+
+
+def compared(found: Found) -> Figures:
+    """Means of the seeds by query, compared by paired tests."""
     runs = {name: [each for (n, _), each in found.items() if n == name] for name, _ in found}
     rows = {
         name: {m: by_query([each["values"][m] for each in of]) for m in METRICS}
@@ -116,7 +133,7 @@ def collected(_options: Namespace, found: Found) -> Figures:
     }
     # All query encoders but the teacher have one architecture.
     time = median(e["ms"] for (name, _), e in found.items() if name != TEACHER)
-    ms = dict.fromkeys(rows, time) | {TEACHER: found[TEACHER, 0]["ms"]}
+    ms = {name: found[name, 0]["ms"] if name == TEACHER else time for name in rows}
     means = {
         name: over_seeds([fmean(each["values"][METRICS[0]].values()) for each in of])
         for name, of in runs.items()
@@ -125,7 +142,7 @@ def collected(_options: Namespace, found: Found) -> Figures:
         "target": TARGET,
         "comparison": {
             "columns": [{"collection": TARGET, "metric": metric} for metric in METRICS],
-            "rows": lettered(rows),
+            "rows": [*map(asdict, lettered(rows))],
             "plain_columns": [{"figures": ms}],
             "significance_level": LEVEL,
         },
@@ -139,9 +156,9 @@ def collected(_options: Namespace, found: Found) -> Figures:
         "teacher": TEACHER,
         "longer": "STAR, twice as long",
         "on_top": ON_TOP,
-        "sizes": found[START, 0]["sizes"],
+        "sizes": next(iter(found.values()))["sizes"],
     }
 
 
 if __name__ == "__main__":
-    EXPERIMENT.main(runs, figures_of, collected)
+    EXPERIMENT.main(runs, figures_of, collected, only=("", "control"))

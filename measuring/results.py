@@ -12,20 +12,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import isinf
 from pathlib import Path
 from statistics import fmean, median
-from string import ascii_lowercase
 from typing import Any, TypeVar
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from tabulate import tabulate
 
 from measuring.command_line import existing, script_parser
-from swiftlet.evaluation.significance import paired_t_test
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
 OVERVIEW = RESULTS / "README.md"
 TEMPLATE, SECTIONS, FINISHED = "template", "sections", "finished"
-LEVEL = 0.01
 
 Figures = dict[str, Any]
 Side = TypeVar("Side")
@@ -96,30 +93,6 @@ def means(values: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
 def by_query(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """The mean over the seeds for each query."""
     return {query: fmean(each[query] for each in runs) for query in runs[0]}
-
-
-def lettered(runs: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[Figures]:
-    """The runs with letters, the mean of each metric, and the letters of runs on which it improves.
-
-    By Student's paired t-test, p <= `LEVEL`, uncorrected, as in table 2 of paper 001.
-
-    :param runs: Run -> metric -> query -> value; at most 26 runs of the same queries.
-    """
-
-    def improves(metric: str, run: str, other: str) -> bool:
-        test = paired_t_test(runs[run][metric], runs[other][metric])
-        gain = -test.difference if metric.startswith("Holes@") else test.difference
-        return gain > 0 and test.p_value <= LEVEL
-
-    def cell(metric: str, run: str) -> Figures:
-        over = (letter for other, letter in letters.items() if improves(metric, run, other))
-        return {"mean": fmean(runs[run][metric].values()), "improves_on": "".join(over)}
-
-    letters = dict(zip(runs, ascii_lowercase, strict=False))
-    return [
-        {"letter": letter, "name": run, "cells": [cell(metric, run) for metric in runs[run]]}
-        for run, letter in letters.items()
-    ]
 
 
 def bound(name: str, measured: object, expected: object, *, kept: bool) -> Figures:

@@ -10,7 +10,9 @@ from fastapi.middleware.cors import CORSMiddleware
 from fastapi.routing import iter_route_contexts
 
 from service.admission.executor import SearchExecutor
+from service.live.insight import Insight
 from service.live.no_index import NoIndex
+from service.live.query_log import QueryLog
 from service.live.reload import Reloader
 from service.live.state import Service, ServiceState
 from service.live.writing import Writing
@@ -19,7 +21,9 @@ from service.routes import operation
 from service.routes.documentation import documentation_router
 from service.routes.documents import documents_router
 from service.routes.embeddings import embeddings_router
+from service.routes.feedback import feedback_router
 from service.routes.files import files_router
+from service.routes.insight import insight_router
 from service.routes.operation import admin_router, without_index
 from service.routes.page import page_router
 from service.routes.rerank import rerank_router
@@ -57,13 +61,15 @@ def create_app(
     write_key: ApiKey | None = None,
     cors_origins: Sequence[str] = (),
     files: Path | None = None,
+    query_log: QueryLog | None = None,
+    insight: Insight | None = None,
     tracing: "Tracing | None" = None,
 ) -> FastAPI:
     """The HTTP application over the searcher in `state`, counting into `metrics`.
 
     Without `search_key`, searches need no key. Without `reloader`, there is no route to reload;
-    without `admin_key`, that route refuses every request. The same holds for `writing`, with
-    `write_key`. The originals of documents are below `files`.
+    without `admin_key`, that route refuses every request. The same holds for `insight`, and for
+    `writing` with `write_key`. The originals of documents are below `files`.
 
     :param unread: The connections with answers that clients have not read yet.
     :param turns: What heads and bodies take on the event loop, on connections and in routes.
@@ -82,7 +88,13 @@ def create_app(
         generate_unique_id_function=lambda route: route.name,
     )
     app.state.service = service = Service(
-        state, executor, limits, unread or UnreadAnswers(), turns or Turns(), files is not None
+        state,
+        executor,
+        limits,
+        unread or UnreadAnswers(),
+        turns or Turns(),
+        has_files=files is not None,
+        log=query_log,
     )
     app.state.metrics = metrics
     add_problem_handlers(app)
@@ -101,11 +113,14 @@ def create_app(
         _include(app, router, search_key)
     if files is not None:
         _include(app, files_router(files), search_key)
+    if query_log is not None:
+        _include(app, feedback_router(query_log), search_key)
     for router in (operation.router, page, documentation_router(app)):
         app.include_router(router)
-    if reloader is not None:
-        key = admin_key or ApiKey([], variable="SWIFTLET_ADMIN_KEYS")
-        _include(app, admin_router(reloader), key)
+    of_admin = [] if reloader is None else [admin_router(reloader)]
+    of_admin += [] if insight is None else [insight_router(insight)]
+    for router in of_admin:
+        _include(app, router, admin_key or ApiKey([], variable="SWIFTLET_ADMIN_KEYS"))
     if writing is not None:
         key = write_key or ApiKey([], variable="SWIFTLET_WRITE_KEYS")
         _include(app, writes_router(limits, writing), key)

@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from secrets import token_bytes
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from service.admission.executor import SearchExecutor
 from service.admission.memory_limit import check_memory_limit, memory_limit
 from service.app import create_app
+from service.live.insight import Insight
 from service.live.peers import Peers
+from service.live.query_log import REDACTED, QueryLog
 from service.live.reload import Reloader
 from service.live.state import ServiceState
 from service.live.writing import Writing
@@ -33,6 +36,7 @@ from service.opening import open_searcher, warm_up
 from service.settings import Settings, listed
 from service.sight.logs import begin_log
 from service.sight.metrics import Metrics
+from service.wire.clients import Acceptor
 from service.wire.connection import UnreadAnswers, bounded_connection
 from service.wire.keys import ApiKey
 from service.wire.turns import Turns
@@ -42,6 +46,7 @@ from swiftlet.errors import ArtefactError, InvalidArgumentError
 from swiftlet.extras import extra
 from swiftlet.index.document_encoder import document_encoder_of
 from swiftlet.manifest import read_manifest
+from swiftlet.relevance.log import LogWriter
 
 if TYPE_CHECKING:  # its packages come with an extra
     from service.sight.tracing import Tracing
@@ -52,9 +57,7 @@ _FILES, _FILES_OF_WRITES = 64, 32
 those that connections leave free, for the first write and for a reload."""
 
 _GRACE_SECONDS = 0.1
-_LISTENERS = 16
-"""Handles of a listening socket. The event loop accepts one connection per handle and iteration:
-with one handle, new clients waited for seconds under load."""
+_SECRET_BYTES = 32
 _EVERY_ADDRESS = "::"
 _SO_BINDTOIFINDEX = 62
 _NO_INTERFACE = 2**31 - 1
@@ -115,7 +118,7 @@ def serve(
             for listener in listeners:
                 _refuse_new_connections(listener)
 
-        work = partial(_work, settings, listeners, refining)
+        work = partial(_work, settings, listeners, refining, token_bytes(_SECRET_BYTES))
         if workers == 1:
             work(Peers(), announce)
         else:
@@ -128,10 +131,14 @@ def _work(
     settings: Settings,
     listeners: Sequence[socket.socket],
     refining: Callable[[], tuple[int, int] | None] | None,
+    secret: bytes,
     peers: Peers,
     on_ready: Callable[[], None],
 ) -> None:
-    """Answer requests in this process until it is stopped."""
+    """Answer requests in this process until it is stopped.
+
+    :param secret: What no other service knows.
+    """
     registry = CollectorRegistry()
     with ExitStack() as stack:
         tracing = stack.enter_context(_tracing()) if settings.tracing else None
@@ -158,6 +165,12 @@ def _work(
                 peers=peers,
             )
             stack.callback(writing.close)
+        query_log = insight = None
+        if settings.query_log is not None:
+            query_log = _query_log(settings, settings.query_log, registry, secret)
+            stack.callback(query_log.close)
+            insight = Insight(settings.query_log, partial(open_searcher, settings))
+            stack.callback(insight.close)
         unread, turns, metrics = UnreadAnswers(), Turns(), Metrics(registry, peers)
         app = create_app(
             state,
@@ -174,6 +187,8 @@ def _work(
             write_key=_api_key(settings.write_keys, "SWIFTLET_WRITE_KEYS"),
             cors_origins=listed(settings.cors_origins),
             files=settings.files,
+            query_log=query_log,
+            insight=insight,
             tracing=tracing,
         )
         connection = bounded_connection(
@@ -181,6 +196,7 @@ def _work(
             write_timeout_ms=settings.write_timeout_ms,
             unread=unread,
             turns=turns,
+            clients=peers.clients,
             most_files=_most_files(settings.threads),
         )
         config = uvicorn.Config(
@@ -212,8 +228,7 @@ def _work(
         # up every request for 150 ms.
         gc.collect()
         gc.freeze()
-        handles = [each.dup() for each in listeners for _ in range(_LISTENERS - 1)]
-        _Server(config, connection, state, reloader, peers, begin).run([*listeners, *handles])
+        _Server(config, connection, listeners, state, reloader, peers, begin).run([])
 
 
 def _end(*_: object) -> None:
@@ -235,6 +250,7 @@ class _Server(uvicorn.Server):
         self,
         config: uvicorn.Config,
         connection: type[HttpToolsProtocol],
+        listeners: Sequence[socket.socket],
         state: ServiceState,
         reloader: Reloader,
         peers: Peers,
@@ -242,6 +258,7 @@ class _Server(uvicorn.Server):
     ) -> None:
         super().__init__(config)
         self._connection = connection
+        self._listeners = listeners
         self._state = state
         self._reloader = reloader
         self._peers = peers
@@ -254,16 +271,23 @@ class _Server(uvicorn.Server):
         if self._peers.count > 1:
             _ignore_signals()
             signal.signal(STOP, self.handle_exit)
+        protocol = partial(
+            self._connection,
+            config=self.config,
+            server_state=self.server_state,
+            app_state=self.lifespan.state,
+        )
+        self._acceptor = Acceptor(self._listeners, protocol, self._peers.clients)
         self._begin()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         logger.info("%s: finishing the requests under way", self._signal)
         if not self.force_exit:
-            for listener in sockets or []:
+            for listener in self._listeners:
                 _refuse_new_connections(listener)
             await asyncio.sleep(_GRACE_SECONDS)  # for clients that are connecting
-            for listener in sockets or []:
-                await self._accept_waiting(listener)
+        await self._acceptor.end()
+        if not self.force_exit:
             await asyncio.sleep(_GRACE_SECONDS)  # for the requests on the accepted connections
             await asyncio.sleep(0)
             if self._peers.writes:  # what the other processes ask for is finished first
@@ -272,28 +296,6 @@ class _Server(uvicorn.Server):
                         while self._peers.others_answer() and not self.force_exit:
                             await asyncio.sleep(_GRACE_SECONDS)
         await super().shutdown(sockets)
-
-    async def _accept_waiting(self, listener: socket.socket) -> None:
-        """Accept every open connection: closing the listener would reset those not accepted.
-
-        The event loop would accept only a few of them before its next iteration.
-        """
-        connect = asyncio.get_running_loop().connect_accepted_socket
-        protocol = partial(
-            self._connection,
-            config=self.config,
-            server_state=self.server_state,
-            app_state=self.lifespan.state,
-        )
-        while True:
-            try:
-                connection, _ = listener.accept()
-            except ConnectionAbortedError:
-                continue  # that client has left
-            except OSError:
-                return  # none waits, or no file descriptor is free
-            with suppress(OSError):
-                await connect(protocol, connection)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
         # No logging here: the signal may have interrupted the writing of another log line.
@@ -396,6 +398,19 @@ def _address(listener: socket.socket) -> str:
 
 def _api_key(keys: SecretStr, variable: str) -> ApiKey | None:
     return ApiKey(listed(keys), variable=variable) if listed(keys) else None
+
+
+def _query_log(
+    settings: Settings, folder: Path, registry: CollectorRegistry, secret: bytes
+) -> QueryLog:
+    writer = LogWriter(folder, most_bytes=settings.query_log_bytes, days=settings.query_log_days)
+    return QueryLog(
+        writer,
+        registry,
+        secret=secret,
+        redact=settings.query_log_redact or REDACTED,
+        hash_key=settings.query_log_key.get_secret_value(),
+    )
 
 
 def _close_searcher(state: ServiceState) -> None:

@@ -20,7 +20,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from service.admission.executor import DEFAULT_MAX_QUEUED
 from service.sight.logs import LogFormat
-from service.wire.requests import Limits
+from service.wire.requests import MEBIBYTE, Limits
 from swiftlet.address import ADDRESSES, Address
 from swiftlet.arguments import place_of
 from swiftlet.encoders.encoder import Precision
@@ -138,6 +138,15 @@ class Settings(BaseSettings):
     )
     log_format: LogFormat = Field("text", description="text or json")
     access_log: bool = Field(False, description="true or false")
+    query_log: Path | None = Field(None, description="the path of a folder")
+    query_log_bytes: int = Field(
+        100 * MEBIBYTE, ge=MEBIBYTE, description=f"a whole number from {MEBIBYTE}"
+    )
+    query_log_days: Count = 30
+    query_log_redact: re.Pattern[str] | None = Field(None, description="a regular expression")
+    query_log_key: SecretStr = Field(
+        SecretStr(""), description="a key, by which queries are hashed in the log"
+    )
     tracing: bool = Field(False, description="true or false")
 
     @property

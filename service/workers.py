@@ -16,6 +16,7 @@ from pathlib import Path
 from time import monotonic
 
 from service.live.peers import Peers
+from service.wire.clients import Clients
 from swiftlet.errors import ArtefactError, InvalidArgumentError, RetrievalError
 
 STOP = signal.SIGUSR1
@@ -59,6 +60,7 @@ class Workers:
     ) -> None:
         """Run `work` in `count` processes; `refuse` ends new connections before a stop."""
         self._count, self._work, self._refuse, self._on_ready = count, work, refuse, on_ready
+        self._clients = Clients(count)
         self._workers: dict[int, _Worker] = {}
         self._due: list[tuple[float, int]] = []
         self._announced = self._stopping = False
@@ -101,7 +103,7 @@ class Workers:
             ctypes.CDLL(None).prctl(_SIGNAL_OF_PARENTS_DEATH, STOP)
             signal.signal(STOP, lambda *_: sys.exit(0))
             if os.getppid() == supervisor:  # else it has ended before that
-                peers = Peers(folder, number, self._count)
+                peers = Peers(folder, number, self._count, self._clients)
                 self._work(peers, lambda: its_end.send(None))
             status = 0
         except RetrievalError as error:
@@ -133,6 +135,7 @@ class Workers:
         worker = self._workers.pop(pid, None)
         if worker is None:  # the first process of a container gets those that lost their parent
             return
+        self._clients.end(worker.number)
         with worker.ready:
             worker.look()
         if self._stopping:

@@ -1,6 +1,7 @@
 """The lanes of the tests: what may stand in the first one, and which worker runs what."""
 
 import os
+import re
 import time
 from collections.abc import Generator
 from functools import cache
@@ -20,6 +21,8 @@ CI, whose machine varies, is to find what is far above the bound, and not what i
 
 DEAR = {"check", "soak"}
 """The marks of the lanes after the first."""
+
+_WHOLLY_DEAR = re.compile(r"^pytestmark = pytest\.mark\.(?:check|soak)\b", re.MULTILINE)
 
 SHARING = ("tests/swiftlet/servers", "tests/deploy")
 """Folders whose servers are started once in every lane."""
@@ -91,10 +94,13 @@ def _names_a_lane(file: Path) -> bool:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave the files without a test of a dear lane out of it: imports take half a minute."""
-    is_dear_lane = config.option.markexpr.partition(" ")[0] in DEAR
-    is_test = collection_path.match("test_*.py")
-    return True if is_dear_lane and is_test and not _names_a_lane(collection_path) else None
+    """Leave the files without a test of the lane out of it: imports take half a minute."""
+    if not collection_path.match("test_*.py"):
+        return None
+    lane = config.option.markexpr.partition(" ")[0]
+    has_others = lane in DEAR and not _names_a_lane(collection_path)
+    is_dear = lane == "not" and _WHOLLY_DEAR.search(collection_path.read_text("utf-8"))
+    return True if has_others or is_dear else None
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

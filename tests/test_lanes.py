@@ -60,6 +60,16 @@ def test_a_dear_lane_imports_only_the_files_that_name_it(tmp_path: Path) -> None
     assert "has its mark from elsewhere: write it in its file" in run(tmp_path)
 
 
+def test_the_first_lane_imports_no_file_that_is_wholly_dear(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = check: heavy\n")
+    (tmp_path / "test_cheap.py").write_text("def test_that_is_cheap(): pass\n")
+    (tmp_path / "test_dear.py").write_text(
+        "import pytest\npytestmark = pytest.mark.check\nraise ImportError\n"
+    )
+    assert "1 passed" in run(tmp_path, "-m", "not soak and not check")
+    assert "ImportError" in run(tmp_path)
+
+
 def run(folder: Path, *options: str) -> str:
     """All that pytest says of the tests in a folder."""
     ended = subprocess.run(

@@ -67,7 +67,7 @@ def collected(options: Namespace, found: Found) -> Figures:
         records.setdefault(name, {})[f"{seed}"] = record
     of_seeds = [*records.pop(BASELINES).values()]
     systems = {
-        name: {title: figures[title] for title in TITLES}
+        name: {title: figures[title] for title in (*TITLES, "by_query") if title in figures}
         | {"validation": [each[name]["validation"]["nDCG@10"] for each in of_seeds]}
         for name, figures in of_seeds[0].items()
     }

@@ -10,16 +10,15 @@ import faiss
 import torch
 
 from experiments.daft.runs import BASE, overrides, record_of
-from experiments.daft.tests import EMBEDDED, Bench
+from experiments.daft.tests import EMBEDDED, Bench, quality
 from measuring.results import Figures
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER
 from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.encoders.encoding import encode_texts
-from swiftlet.evaluation.metrics import evaluate
 from swiftlet.progress import Silence
 from swiftlet.types import Run
 from training.contrastive.batch_encoder import BatchEncoder
-from training.contrastive.validator import METRICS, Encoders, Validator
+from training.contrastive.validator import Encoders, Validator
 from training.data.passages import Passages
 from training.data.validation_set import ValidationSet
 from training.inputs import load_data
@@ -66,11 +65,11 @@ def baselines(options: Namespace, recipe: Recipe) -> dict[str, dict[str, Any]]:
         "teacher for both": teacher,
         "teacher, distilled student": _WithStudent(student, teacher),
     }
-    found: dict[str, dict[str, Any]] = {name: {} for name in (*systems, "BM25")}
+    found: dict[str, dict[str, Any]] = {name: {"by_query": {}} for name in (*systems, "BM25")}
     for title, collection in {"validation": validation, **bench.collections}.items():
-        for name, system in systems.items():
-            found[name][title] = Validator(collection, EMBEDDED).quality(system)
-        found["BM25"][title] = evaluate(_bm25(collection), collection.qrels, METRICS)
+        runs = {name: Validator(collection, EMBEDDED).run(each) for name, each in systems.items()}
+        for name, run in (runs | {"BM25": _bm25(collection)}).items():
+            found[name][title], found[name]["by_query"][title] = quality(run, collection)
     return found
 
 

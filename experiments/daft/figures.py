@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from statistics import fmean
 from typing import Any
 
@@ -10,7 +11,8 @@ from scipy.stats import spearmanr
 from experiments.daft.runs import EXPERIMENTS
 from experiments.daft.tests import TITLES
 from measuring.experiment import settings_beside
-from measuring.results import Figures, over_seeds
+from measuring.results import Figures, by_query, over_seeds
+from swiftlet.evaluation.comparison import lettered
 from training.contrastive.collapse import (
     TOWERS,
     Collapse,
@@ -21,7 +23,7 @@ from training.contrastive.collapse import (
 from training.objective.divergence import Alignment, AlignmentStopping, PlateauFigure
 
 DELTA_PER_DIMENSION = 250 / 512
-GROWING = ("ridge", "one-rate")
+GROWING = ("ridge", "one-rate", "ablation")
 """Experiments whose rows come to the page one by one, each with as many seeds as it has."""
 
 SEEDS = 3
@@ -43,7 +45,8 @@ def collect(runs: Records, baselines: Figures, latencies: Figures) -> Figures:
     done = {n: each for n, each in EXPERIMENTS.items() if each and all(run in runs for run in each)}
     owed = {}
     for name in GROWING:
-        owed[name] = sum(SEEDS - len(runs.get(run, ())) for run in EXPERIMENTS[name])
+        left = sum(SEEDS - len(runs.get(run, ())) for run in EXPERIMENTS[name])
+        owed[name] = f"{left} of {SEEDS * len(EXPERIMENTS[name])}" if left else ""
         if found := [run for run in EXPERIMENTS[name] if run in runs]:
             done[name] = found
     each_run = {name: list(each.values()) for name, each in runs.items()}
@@ -56,6 +59,7 @@ def collect(runs: Records, baselines: Figures, latencies: Figures) -> Figures:
         "collapses": {name: [*map(judged, each)] for name, each in each_run.items()},
         "closed_forms": _closed_forms(runs),
         "tested": _baselines(baselines) | _tested(runs),
+        "lettered": _lettered(done, runs, baselines),
         "latencies": latencies,
         "baselines": baselines,
         "runs": runs,
@@ -142,9 +146,48 @@ def _tested(runs: Records) -> Figures:
                     row["validation"] = max(
                         e["ndcg@10"] for s in record["stages"].values() for e in s["evaluations"]
                     )
-            title = name if state == "ended" else f"{name}, {state}"
-            tested[title] = {"seeds": len(rows), **across(rows)}
+            tested[_title(name, state)] = {"seeds": len(rows), **across(rows)}
     return tested
+
+
+def _lettered(done: Mapping[str, Sequence[str]], runs: Records, baselines: Figures) -> Figures:
+    """Experiment -> title -> its letter, and the letters of titles on which it improves.
+
+    By collection, of titles with the nDCG@10 of each query, as means over the seeds.
+    """
+    queries = {name: [each["by_query"]] for name, each in baselines.items() if "by_query" in each}
+    by_run = {
+        name: [r["by_query"] for r in of.values() if "by_query" in r] for name, of in runs.items()
+    }
+    for name, found in by_run.items():
+        for state in found[0] if found else ():
+            queries[_title(name, state)] = [each[state] for each in found]
+    rows = {
+        title: {name: by_query([*map(_values, (each[name] for each in found))]) for name in TITLES}
+        for title, found in queries.items()
+    }
+    return {
+        experiment: {
+            each.name: asdict(each)
+            for each in lettered(
+                {
+                    title: row
+                    for title, row in rows.items()
+                    if title in baselines or title.split(",")[0] in names
+                }
+            )
+        }
+        for experiment, names in done.items()
+        if any(by_run[name] for name in names)
+    }
+
+
+def _values(thousandths: str) -> dict[str, float]:
+    return {f"{place}": int(each) / 1000 for place, each in enumerate(thousandths.split())}
+
+
+def _title(name: str, state: str) -> str:
+    return name if state == "ended" else f"{name}, {state}"
 
 
 def _mean(tests: Mapping[str, Mapping[str, float]]) -> float:

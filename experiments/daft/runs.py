@@ -17,6 +17,7 @@ import numpy as np
 from experiments.daft.tests import tested
 from experiments.pairs import run_of
 from measuring.experiment import Run, settings_beside
+from measuring.machine import processor_kind
 from measuring.results import Figures
 from swiftlet.encoders import torch_weights
 from training.errors import CollapsedError
@@ -29,6 +30,8 @@ BASE = Path(__file__).with_name("recipe.toml")
 TABLE = settings_beside(__file__)
 EXPERIMENTS: dict[str, list[str]] = TABLE["experiments"]
 NAMES = list(dict.fromkeys(chain(*EXPERIMENTS.values())))
+# Other processors are slower in bf16.
+PRECISION = "bf16" if processor_kind() == "AMX" else "fp32"
 EVALUATED = [
     "step", "kl_per_dimension", "ndcg@10", "query_cosine", "document_cosine",
     "query_effective_rank", "document_effective_rank", "loss", "collapsed_loss", "collapse",
@@ -62,6 +65,7 @@ def overrides(options: Namespace, name: str, seed: int) -> list[str]:
         "document_encoder.model": weights,
         "embedding_cache": str(options.work / "frozen"),
         "keep_stages": bool(states_of(name)),
+        "optimiser.precision": PRECISION,
     } | settings_of(name)
     sources = [
         f"{{corpus = {str(options.data / corpus)!r}, qrels = {split!r}}}"
@@ -85,14 +89,13 @@ def record_of(options: Namespace, name: str, seed: int) -> Figures:
     with suppress(CollapsedError):
         run_of(recipe, folder / "run")
     log = folder / "run" / LOG_FILE
-    tests, mixtures = tested(options, recipe, folder, states_of(name))
     record = {
         "settings": identity(name),
         "collapse": verdict(log),
         "closed_form": logged(log, "closed form"),
+        "precision": recipe.optimiser.precision,
         "stages": stages_of(log),
-        "tests": tests,
-        "mixtures": mixtures,
+        **tested(options, recipe, folder, states_of(name)),
     }
     # All weights of all runs would fill a disk. The query encoder's are kept for the latencies.
     for each in (CHECKPOINT, BEST, STAGES, "document_encoder"):

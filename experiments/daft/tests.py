@@ -11,11 +11,13 @@ import torch
 from numpy.typing import NDArray
 
 from experiments.pairs import mixed
-from measuring.results import Figures
+from measuring.results import Figures, means
 from swiftlet.encoders.tokenizer import Tokenizer
+from swiftlet.evaluation.metrics import evaluate_per_query
 from swiftlet.index.documents.passages import PassageSplitter
+from swiftlet.types import Run as SearchRun
 from training.contrastive.batch_encoder import BatchEncoder
-from training.contrastive.validator import Validator
+from training.contrastive.validator import METRICS, Validator
 from training.data.sources import DataSource
 from training.data.validation_set import ValidationSet, validation_from
 from training.inputs import make_dual_encoder
@@ -61,26 +63,30 @@ class Bench:
         self.encoder_of = partial(BatchEncoder, accelerator=accelerator, micro_batch_size=32)
 
 
-def tested(
-    options: Namespace, recipe: Recipe, folder: Path, states: Sequence[str]
-) -> tuple[Figures, Figures]:
+def tested(options: Namespace, recipe: Recipe, folder: Path, states: Sequence[str]) -> Figures:
     """The quality of a run's encoders in some states, and how mixed the embeddings are in all.
 
     The embeddings are kept in the folder of the run.
     """
-    bench, found, mixtures = Bench(options, recipe), Figures(), Figures()
+    bench, found, queries_of, mixtures = Bench(options, recipe), Figures(), Figures(), Figures()
     embeddings: dict[str, Any] = {}
     for state, encoder in _states(folder / "run", bench):
         queries, documents = _embeddings(encoder, next(iter(bench.collections.values())))
         embeddings |= {f"{state} queries": queries, f"{state} documents": documents}
         mixtures[state] = mixed(queries, documents, 1)
         if state in states:
-            found[state] = {
-                title: Validator(collection, EMBEDDED).quality(encoder)
-                for title, collection in bench.collections.items()
-            }
+            found[state], queries_of[state] = {}, {}
+            for title, collection in bench.collections.items():
+                run = Validator(collection, EMBEDDED).run(encoder)
+                found[state][title], queries_of[state][title] = quality(run, collection)
     np.savez(folder / "embeddings.npz", **embeddings)
-    return found, mixtures
+    return {"tests": found, "by_query": queries_of, "mixtures": mixtures}
+
+
+def quality(run: SearchRun, collection: ValidationSet) -> tuple[dict[str, float], str]:
+    """The metrics, and the nDCG@10 of each query in thousandths, as one text."""
+    values = evaluate_per_query(run, collection.qrels, METRICS)
+    return means(values), " ".join(f"{1000 * each:.0f}" for each in values[METRICS[0]].values())
 
 
 def _states(run: Path, bench: Bench) -> Iterator[tuple[str, BatchEncoder]]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+from service.wire.clients import Clients
 from service.wire.problems import NotReadyError
 from swiftlet.errors import RetrievalError
 
@@ -24,9 +25,17 @@ class Peers:
     connection of its own, so that a process may end and start again at any time.
     """
 
-    def __init__(self, folder: Path | None = None, number: int = _WRITER, count: int = 1) -> None:
+    def __init__(
+        self,
+        folder: Path | None = None,
+        number: int = _WRITER,
+        count: int = 1,
+        clients: Clients | None = None,
+    ) -> None:
         self._folder, self._number, self.count = folder, number, count
         self._others = [each for each in range(count) if each != number]
+        self.clients = clients or Clients()
+        self.clients.number = number
         self._listener: Listener | None = None
 
     @property

@@ -14,6 +14,7 @@ from starlette.concurrency import run_in_threadpool
 
 from service.admission.cost import COST
 from service.admission.executor import Argument, SearchExecutor
+from service.live.query_log import QueryLog
 from service.live.suggestions import Suggestions
 from service.wire.body import json_response
 from service.wire.connection import UnreadAnswers
@@ -151,6 +152,7 @@ class Service:
     unread: UnreadAnswers
     turns: Turns
     has_files: bool = False
+    log: QueryLog | None = None
 
     def check(self, *, refuses_overload: bool = False) -> None:
         """Refuse a request that cannot be answered now, before its body is read.

@@ -43,7 +43,7 @@ from swiftlet.index.updates.writer import (
     prepared,
     texts_of,
 )
-from swiftlet.low_priority import LowPriorityProcess
+from swiftlet.processors.low_priority import LowPriorityProcess
 from swiftlet.search.searcher import Searcher
 from swiftlet.servers.writer import told
 from swiftlet.types import Document, Span

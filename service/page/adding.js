@@ -1,8 +1,7 @@
 // Adds text files to the index, if the address had a key to write, #write=KEY, as `swiftlet demo` prints it.
 
-import { fill } from "./asides.js";
 import { counted, drawLink } from "./drawing.js";
-import { Problem, fetchInfo, keep, kept, putDocuments } from "./service.js";
+import { Problem, fetchInfo, fill, keep, kept, putDocuments } from "./service.js";
 
 const KEY = "swiftlet.write-key";
 const HEADING = /^(?:\s*\n)?# +([^`*_[\]<>#\n]+)(?:\n|$)/; // the first line that is not blank, without other marks

@@ -3,7 +3,7 @@
 
 import { asCurl, asPython } from "./code.js";
 import { drawChanged, drawList, drawProgram, drawReasons, drawWeaker, originalOf, progressOf } from "./drawing.js";
-import { Problem, fetchFile, fetchInfo, fetchWeak, hasKey, search } from "./service.js";
+import { fetchFile, fetchInfo, fetchWeak, fill, hasKey, search } from "./service.js";
 
 const COMPARED = 100; // documents of each mode, to explain a hit
 const SIMILAR = 5;
@@ -13,17 +13,6 @@ const PROGRESS_MS = 3000;
 /** The body of a search. */
 export function bodyOf({ query, mode, filter }) {
   return { query, ...(mode && { mode }), ...(filter && { filter: JSON.parse(filter) }) };
-}
-
-/** Pass the answer of a request to `draw`, or write into an element why there is none. */
-export async function fill(target, request, draw) {
-  try {
-    await draw(await request());
-  } catch (error) {
-    if (error.name === "AbortError") return;
-    if (!(error instanceof Problem)) throw error;
-    target.textContent = error.words;
-  }
 }
 
 /** Show a hit's place and score in each mode, and its nearest sentence; `again` searches a changed index. */

@@ -1,7 +1,7 @@
 // The search page: requests, views, and the address that reflects both.
 
 import { offerToAdd } from "./adding.js";
-import { beginningOf, bodyOf, explain, fill, showOriginal, showPrograms, showProgress, showSimilar, showWeaker } from "./asides.js";
+import { beginningOf, bodyOf, explain, showOriginal, showPrograms, showProgress, showSimilar, showWeaker } from "./asides.js";
 import {
   addressOf,
   counted,
@@ -16,7 +16,7 @@ import {
   whereabouts,
 } from "./drawing.js";
 import { chooseFilter, chosenFilter, declareFacets, readFilter, showFacets, showsWhole } from "./facets.js";
-import { Problem, fetchDocument, fetchInfo, keepKey, search } from "./service.js";
+import { Problem, fetchDocument, fetchInfo, fill, keepKey, reportOpened, search } from "./service.js";
 import "./suggestions.js";
 
 const TYPING_PAUSE_MS = 150;
@@ -412,10 +412,17 @@ $("hits").addEventListener("click", (event) => {
   const row = event.target.closest(".hit");
   if (!row || event.target.closest(".outside, .reasons")) return;
   const { documentId } = row.querySelector("a").dataset;
+  const hit = shown.hits.find((candidate) => candidate.document_id === documentId);
   const why = event.target.closest(".why");
   if (why) {
-    toggleReasons(why, shown.hits.find((hit) => hit.document_id === documentId));
-  } else if (!opensElsewhere(event) && getSelection().isCollapsed) {
+    toggleReasons(why, hit);
+    return;
+  }
+  const opensHere = !opensElsewhere(event) && getSelection().isCollapsed;
+  if (opensHere || event.target.closest("a")) {
+    described.then((index) => index?.feedback && reportOpened(hit));
+  }
+  if (opensHere) {
     event.preventDefault();
     open(documentId);
   }
@@ -558,6 +565,7 @@ async function describe() {
     const info = await fetchInfo();
     const { index, encoder } = info;
     index.hasFiles = info.files;
+    index.feedback = info.feedback;
     showProgress(info);
     // Without an encoder, only programs that send embeddings find by meaning.
     if (!encoder.max_tokens) index.modes = index.modes.filter((mode) => mode === "lexical");

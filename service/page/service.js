@@ -36,6 +36,17 @@ function asSentence(text) {
   return text && text[0].toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
 }
 
+/** Pass the answer of a request to `draw`, or write into an element why there is none. */
+export async function fill(target, request, draw) {
+  try {
+    await draw(await request());
+  } catch (error) {
+    if (error.name === "AbortError") return;
+    if (!(error instanceof Problem)) throw error;
+    target.textContent = error.words;
+  }
+}
+
 /** The hits of a request, their `index`, `next` if more may follow, and the milliseconds of each stage. */
 export async function search(asked, signal) {
   const started = performance.now();
@@ -46,8 +57,22 @@ export async function search(asked, signal) {
     signal,
   });
   const { hits, index, next } = await read(response);
+  const answeredBy = response.headers.get("X-Request-Id");
+  for (const hit of hits) hit.answeredBy = answeredBy;
   const times = serverTiming(response.headers.get("Server-Timing") ?? "");
   return { hits, index, next, ...stagesOf(times, performance.now() - started) };
+}
+
+/** Note in the query log which hit was opened; the page does not wait for it. */
+export async function reportOpened({ answeredBy, document_id: id }) {
+  const body = JSON.stringify({ request_id: answeredBy, document_id: id });
+  const headers = { "Content-Type": "application/json" };
+  await ask("feedback", { method: "POST", headers, body, keepalive: true }).catch(() => {});
+}
+
+/** What people search, for whoever has an admin key. */
+export async function fetchInsight(key) {
+  return read(await ask("insight/report", { headers: { Authorization: `Bearer ${key}` } }));
 }
 
 /** A stored document. */

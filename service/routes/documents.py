@@ -151,6 +151,7 @@ async def info(service: ReadyService) -> InfoAnswer:
         else RerankerAnswer(name=reranker.name, weight=reranker.weight),
         refining=None if refining is None else RefiningAnswer(passages=refining[0], of=refining[1]),
         files=service.has_files,
+        feedback=service.log is not None,
         limits=service.limits,
         threads=service.executor.threads,
         stages=list(STAGES),

@@ -10,8 +10,10 @@ from starlette.responses import Response
 
 _MEDIA_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 
+_PLACES = {"index.html": "/", "insight.html": "/insight"}
+
 PAGE_FILES = {
-    "/" if name == "index.html" else f"/page/{name}": (name, _MEDIA_TYPES[PurePath(name).suffix])
+    _PLACES.get(name, f"/page/{name}"): (name, _MEDIA_TYPES[PurePath(name).suffix])
     for name in sorted(file.name for file in files("service").joinpath("page").iterdir())
 }
 """Each path of the page: its file in `service/page`, and its media type."""

@@ -60,7 +60,7 @@ class _Found(NamedTuple):
     """The hits of one query, its groups and context as JSON, how many hits, and their generation.
 
     `num_reranked` documents were scored by the re-ranker.
-    `stage_seconds` and `cached` are for metrics.
+    `stage_seconds` and `cached` are for metrics, the scores of documents for the query log.
     """
 
     hits: bytes
@@ -71,6 +71,7 @@ class _Found(NamedTuple):
     generation: str
     stage_seconds: tuple[float, ...]
     cached: bool | None
+    scores: Sequence[tuple[str, float]]
 
 
 class _SearchRoute(JsonRoute):
@@ -178,6 +179,8 @@ async def _answer(service: Service, request: Request, asked: SearchFields, name:
             "cursor",
             "the index has changed since it gave this cursor: search again without it",
         )
+    if service.log is not None:
+        service.log.searched(request, search, loaded.searcher, found.generation, found.scores)
     parts = [b'"hits":%b' % found.hits]
     headers = {}
     if search.rerank is not None:
@@ -319,6 +322,7 @@ def _find_on_thread(loaded: LoadedIndex, deadline: float, asked: SearchRequest) 
         found.generation,
         found.stage_seconds,
         None if is_uncached else found.cached,
+        [(hit.document_id, hit.score) for hit in hits],
     )
 
 

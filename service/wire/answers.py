@@ -286,6 +286,23 @@ class WeakAnswer(BaseModel):
     index: str = Field(description="Fingerprint of the index.")
 
 
+class ReportTableAnswer(BaseModel):
+    """A table of a report; the first column has names."""
+
+    name: str
+    title: str
+    columns: list[str]
+    rows: list[list[str]]
+
+
+class InsightAnswer(BaseModel):
+    """The answer of `/insight/report`."""
+
+    sentences: list[str]
+    tables: list[ReportTableAnswer] = Field(description="Those that have a row.")
+    plot: str = Field(description="The searches by time, in SVG.")
+
+
 class InfoAnswer(BaseModel):
     """The answer of `/info`."""
 
@@ -297,6 +314,7 @@ class InfoAnswer(BaseModel):
         description="Given while `swiftlet up` makes the vectors of a new folder better."
     )
     files: bool = Field(description="Whether `/files` gives the originals of documents.")
+    feedback: bool = Field(description="Whether `/feedback` takes what was opened.")
     limits: Limits
     threads: int = Field(description="Queries searched at the same time.")
     stages: list[str] = Field(description="The stages of a search, as `Server-Timing` names them.")

@@ -6,6 +6,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from service.wire.clients import Clients
 from service.wire.turns import BYTES_AT_ONCE, Turns
 
 MAX_HEAD_BYTES = 65_536
@@ -30,6 +31,7 @@ def bounded_connection(
     write_timeout_ms: int,
     unread: UnreadAnswers,
     turns: Turns,
+    clients: Clients,
     most_files: int = maxsize,
 ) -> type[HttpToolsProtocol]:
     """The server's protocol, with time limits for request heads and for reading answers.
@@ -42,6 +44,7 @@ def bounded_connection(
         "write_timeout_ms": write_timeout_ms,
         "unread": unread,
         "turns": turns,
+        "clients": clients,
     }
     return type("Connection", (BoundedConnection,), bounds)
 
@@ -58,6 +61,7 @@ class BoundedConnection(HttpToolsProtocol):
     write_timeout_ms: int
     unread: UnreadAnswers
     turns: Turns
+    clients: Clients
     _head_bytes = 0
     _held = b""
     _is_in_head = False
@@ -75,6 +79,7 @@ class BoundedConnection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop both timers."""
+        self.clients.left()
         self._limit_head(is_waiting=False)
         super().connection_lost(exc)  # calls `resume_writing`
         self._stop_write_timer()

@@ -9,8 +9,10 @@ from swiftlet.address import ADDRESSES
 from swiftlet.cli.fields import MEASURED, takes
 from swiftlet.cli.options import (
     AllowUnknown,
+    MetricOption,
     PrecisionOption,
     QueryEncoderOption,
+    RelevantFrom,
     RerankerOption,
 )
 from swiftlet.cli.terminal import ProgressBars, output
@@ -31,13 +33,8 @@ def evaluate(
     encoder: QueryEncoderOption = None,
     precision: PrecisionOption = None,
     reranker: RerankerOption = None,
-    metric: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="nDCG@k, MRR@k, recall@k, P@k, MAP@k, hit_rate@k or Holes@k; may be repeated.",
-            show_default="nDCG@10, MRR@10, recall@100",
-        ),
-    ] = None,
+    metric: MetricOption = None,
+    relevant_from: RelevantFrom = 1,
     top_k: Annotated[
         int | None,
         typer.Option(
@@ -85,6 +82,7 @@ def evaluate(
             precision=precision,
             reranker=reranker,
             metrics=metric or DEFAULT_METRICS,
+            relevant_from=relevant_from,
             top_k=top_k,
             run_out=run_out,
             against=against,

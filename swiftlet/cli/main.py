@@ -28,8 +28,10 @@ from swiftlet.cli.models.export import app as export
 from swiftlet.cli.models.fidelity import fidelity
 from swiftlet.cli.models.hub import app as encoders
 from swiftlet.cli.models.train import train
+from swiftlet.cli.report import report
 from swiftlet.cli.search import search
 from swiftlet.cli.serve import serve
+from swiftlet.cli.table import table
 from swiftlet.cli.terminal import messages, output, print_refusal
 from swiftlet.cli.up import up
 from swiftlet.errors import RetrievalError
@@ -145,6 +147,8 @@ _EXAMPLES: dict[Callable[..., None], str] = {
     pull: "swiftlet pull SCHEME://HOST:PORT/NAME --out index",
     evaluate: "swiftlet evaluate index --queries queries.jsonl --qrels qrels.tsv",
     compare: "swiftlet compare index FIRST SECOND --queries queries.jsonl",
+    report: "swiftlet report index --log queries/",
+    table: "swiftlet table first.run second.run --qrels qrels.tsv",
     tune: "swiftlet tune index --queries queries.jsonl --qrels qrels.tsv",
     fidelity: "swiftlet fidelity index",
     adapt: "swiftlet adapt index --out encoder",

@@ -66,6 +66,19 @@ FromShards = Annotated[
 Threads = Annotated[
     int | None, typer.Option(min=1, help="Encoding threads.", show_default="all cores")
 ]
+MetricOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="nDCG@k, MRR@k, recall@k, P@k, MAP@k, hit_rate@k or Holes@k; may be repeated.",
+        show_default="nDCG@10, MRR@10, recall@100",
+    ),
+]
+RelevantFrom = Annotated[
+    int,
+    typer.Option(
+        min=1, help="The lowest grade of a relevant document; nDCG takes the grades as they are."
+    ),
+]
 AllowUnknown = Annotated[
     bool, typer.Option("--allow-unknown", help="Accept qrels with unknown ids.")
 ]

@@ -40,6 +40,7 @@ def evaluate(
     precision: Precision | None = None,
     reranker: StrPath | None = None,
     metrics: Sequence[str] = DEFAULT_METRICS,
+    relevant_from: int = 1,
     top_k: int | None = None,
     run_out: StrPath | None = None,
     against: StrPath | None = None,
@@ -59,6 +60,7 @@ def evaluate(
     :param precision: The encoder's model; None takes the encoder's default.
     :param reranker: The directory of a re-ranker, for an index directory.
     :param metrics: Such as nDCG@10, MRR@10, recall@100, Holes@10 or recall@400 tokens.
+    :param relevant_from: The lowest grade of a relevant document; nDCG takes all grades.
     :param top_k: Documents for each query; None takes as many as the metrics need, at least 100.
     :param run_out: The path of a TREC run to write.
     :param against: The path of a TREC run; differences from it are tested for significance.
@@ -77,6 +79,7 @@ def evaluate(
             f"target is {shown(target)}, but a path, a Searcher or the URL of a service is expected"
         )
     parsed = _parsed(metrics)
+    whole_number("relevant_from", relevant_from, least=1)
     in_tokens = [metric for metric in parsed if metric.tokens]
     bins = [whole_number("length_bins", bound, least=1) for bound in length_bins]
     if bins != sorted(set(bins)):
@@ -110,6 +113,7 @@ def evaluate(
             run,
             judged.qrels,
             metrics=metrics,
+            relevant_from=relevant_from,
             baseline=baseline,
             name="searcher" if isinstance(target, Searcher) else str(target),
             baseline_name="" if against is None else str(against),

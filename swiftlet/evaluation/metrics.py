@@ -98,20 +98,23 @@ def evaluate_per_query(
     qrels: Qrels,
     metrics: Sequence[str] = DEFAULT_METRICS,
     num_tokens: Lengths | None = None,
+    relevant_from: int = 1,
 ) -> dict[str, dict[str, float]]:
     """Metric, as spelled in `metrics` -> query_id, in the order of `qrels` -> value in 0 to 1.
 
     :param num_tokens: The length of each document in `run`, for metrics with a cutoff in tokens.
+    :param relevant_from: The lowest grade of a relevant document; nDCG takes all grades.
     :raises InvalidArgumentError: When a metric is unknown, or a score is not a number; or when a
         cutoff is in tokens without `num_tokens`.
-    :raises EvaluationError: When the qrels are empty, or share no query with the run.
+    :raises EvaluationError: When the qrels are empty, share no query with the run, or have no grade
+        of `relevant_from`.
     """
     parsed = {text: Metric.parse(text) for text in metrics}
     found: dict[str, dict[str, float]] = {}
     for budget in {None, *(each.tokens for each in parsed.values())}:
         searched = run if budget is None else _within(run, budget, num_tokens)
         of_budget = {text: each for text, each in parsed.items() if each.tokens == budget}
-        found |= _evaluate(searched, qrels, of_budget)
+        found |= _evaluate(searched, qrels, of_budget, relevant_from)
     return {text: found[text] for text in metrics}
 
 
@@ -133,7 +136,9 @@ def _within(run: Run, budget: int, num_tokens: Lengths | None) -> Run:
     return kept
 
 
-def _evaluate(run: Run, qrels: Qrels, parsed: Mapping[str, Metric]) -> dict[str, dict[str, float]]:
+def _evaluate(
+    run: Run, qrels: Qrels, parsed: Mapping[str, Metric], relevant_from: int
+) -> dict[str, dict[str, float]]:
     query_ids = [query_id for query_id, grades in qrels.items() if grades]
     if not query_ids:
         raise EvaluationError("the qrels are empty: they judge no document for any query")
@@ -146,11 +151,31 @@ def _evaluate(run: Run, qrels: Qrels, parsed: Mapping[str, Metric]) -> dict[str,
     for query_id in query_ids:
         if any(map(math.isnan, run.get(query_id, {}).values())):
             raise InvalidArgumentError(f"a score of the query {shown(query_id)} is not a number")
+    binary = qrels if relevant_from == 1 else _from_grade(relevant_from, qrels)
     best = {query_id: ranked(run.get(query_id, {})) for query_id in query_ids}
     return {
-        text: {query_id: _value(metric, best[query_id], qrels[query_id]) for query_id in query_ids}
+        text: {
+            query_id: _value(
+                metric, best[query_id], (qrels if metric.title == "nDCG" else binary)[query_id]
+            )
+            for query_id in query_ids
+        }
         for text, metric in parsed.items()
     }
+
+
+def _from_grade(least: int, qrels: Qrels) -> Qrels:
+    """The qrels, with grades below `least` as 0."""
+    found = {
+        query_id: {each: grade if grade >= least else 0 for each, grade in grades.items()}
+        for query_id, grades in qrels.items()
+    }
+    if not any(any(grades.values()) for grades in found.values()):
+        most = max((grade for grades in qrels.values() for grade in grades.values()), default=0)
+        raise EvaluationError(
+            f"relevant_from is {least}, but the highest grade of the qrels is {most}"
+        )
+    return found
 
 
 def ranked(scores: Mapping[str, float]) -> list[str]:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from statistics import fmean
 
@@ -85,6 +86,7 @@ def make_report(
     qrels: Qrels,
     *,
     metrics: Sequence[str] = DEFAULT_METRICS,
+    relevant_from: int = 1,
     baseline: Run | None = None,
     name: str = "run",
     baseline_name: str = "baseline",
@@ -94,13 +96,14 @@ def make_report(
 ) -> Report:
     """Evaluate `run` and test it against `baseline`, if there is one, query by query.
 
+    :param relevant_from: The lowest grade of a relevant document, as `evaluate_per_query` takes it.
     :param num_tokens: The length of each document, for `length_bins` and cutoffs in tokens.
     :param length_bins: The most tokens of each bin, ascending; one for longer documents follows.
     :raises InvalidArgumentError: As `evaluate_per_query`.
     :raises EvaluationError: As `evaluate_per_query`, of either run.
     """
-    per_query = _titled(run, qrels, metrics, num_tokens)
-    other = {} if baseline is None else _titled(baseline, qrels, metrics, num_tokens)
+    measured = partial(_titled, qrels, metrics, num_tokens, relevant_from)
+    per_query, other = measured(run), {} if baseline is None else measured(baseline)
     judged = [query_id for query_id, grades in qrels.items() if grades]
 
     def outcome(chosen: list[str]) -> tuple[dict[str, float], dict[str, PairedTest]]:
@@ -166,10 +169,10 @@ def _bins(
 
 
 def _titled(
-    run: Run, qrels: Qrels, metrics: Sequence[str], num_tokens: Lengths | None
+    qrels: Qrels, metrics: Sequence[str], num_tokens: Lengths | None, relevant_from: int, run: Run
 ) -> dict[str, dict[str, float]]:
     """Metric, as tables show it -> query_id -> value."""
-    per_query = evaluate_per_query(run, qrels, metrics, num_tokens)
+    per_query = evaluate_per_query(run, qrels, metrics, num_tokens, relevant_from)
     return {str(Metric.parse(spelling)): values for spelling, values in per_query.items()}
 
 

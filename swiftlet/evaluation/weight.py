@@ -20,8 +20,9 @@ from swiftlet.evaluation.retrievers import SearcherRetriever
 from swiftlet.manifest import change_details, read_manifest
 from swiftlet.progress import Progress, Silence
 from swiftlet.publication import writer_lock
+from swiftlet.search.open_index import default_weight
 from swiftlet.search.opening import open_searcher
-from swiftlet.search.searcher import Searcher, default_weight
+from swiftlet.search.searcher import Searcher
 
 METRIC = "nDCG@10"
 FEWEST_QUERIES = 10

@@ -11,7 +11,7 @@ from watchfiles import watch as watch_files
 from swiftlet.errors import RetrievalError
 from swiftlet.index.updates.directory_writer import IndexWriter, identity_of
 from swiftlet.index.updates.merge import merge_changes
-from swiftlet.low_priority import LowPriorityProcess
+from swiftlet.processors.low_priority import LowPriorityProcess
 from swiftlet.sync.folder import RULE_FILES
 from swiftlet.sync.rounds import FolderSync, Round
 

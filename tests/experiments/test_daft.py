@@ -117,6 +117,28 @@ def test_the_findings_follow_from_the_figures(tmp_path: Path) -> None:
     assert "0.500 on the tests, no different from 0.500 of plain" in page_with(0.5, 0.5)
 
 
+def test_rows_with_the_figures_of_each_query_are_tested_against_each_other(tmp_path: Path) -> None:
+    def queries(least: int) -> dict[str, str]:
+        return dict.fromkeys(TITLES, " ".join(f"{least + place % 3}" for place in range(40)))
+
+    def with_queries(run: tuple[str, int], **values: int) -> dict:
+        by_query = {state: queries(value) for state, value in values.items()}
+        return {run: FOUND[run] | {"precision": "fp32", "by_query": by_query}}
+
+    systems = {
+        name: FOUND[daft.BASELINES, 0][name] | {"by_query": queries(least)}
+        for name, least in zip(SYSTEMS, (700, 690, 705), strict=True)
+    }
+    changed = FOUND | {(daft.BASELINES, 0): systems}
+    changed |= with_queries(("mean-map", 0), aligned=695)
+    page = write(tmp_path / "p.json", collected(changed)).read_text("utf-8")
+    assert "| [d] mean-map, aligned | 3 | - | " in page
+    assert "<sup>[b]</sup>" in next(line for line in page.splitlines() if "| [d] mean" in line)
+    assert "a significant loss on 3 of 3 collections" in page
+    assert "no instructions for bf16: seeds of `mean-map`." in page
+    assert "<sup>" not in write(tmp_path / "p.json", collected()).read_text("utf-8")
+
+
 def test_runs_of_the_page_with_the_settings_of_now_are_not_repeated(tmp_path: Path) -> None:
     figures = json.loads((RESULTS / "daft.json").read_text("utf-8"))
     figures["runs"]["cache"]["1"]["settings"] = "other settings"

@@ -8,7 +8,7 @@ import pytest
 
 from experiments import companions
 from experiments.pairs import mixed
-from measuring.results import Figures, page_of
+from measuring.results import RESULTS, Figures, page_of
 
 MACHINE = "A machine."
 
@@ -40,7 +40,7 @@ def test_the_page_of_companions_names_the_best_row_and_the_gains() -> None:
     found["DAFT", 0] = found["DAFT", 1] = figures(0.7)
     found[companions.TEACHER, 0] = figures(0.9)
     given = {"template": "experiments/companions.md.j2", "machine": MACHINE}
-    page = page_of(Path("companions.json"), companions.collected(Namespace(), found) | given)
+    page = page_of(Path("companions.json"), companions.compared(found) | given)
     assert "All 9,000 documents, cut after" in page
     assert "The best row is DAFT, at 0.7095; the pair before training has 0.5095" in page
     assert "Against in-batch negatives alone: STAR +0.0500; TCT +0.0000; STAR, twice" in page
@@ -50,3 +50,28 @@ def test_the_page_of_companions_names_the_best_row_and_the_gains() -> None:
     assert "the training is too short to" in page
     assert "On top of DAFT: DAFT with STAR's negatives -0.2000" in page
     assert "worst seed is at most 0.0500" in page
+    assert "the same negatives without alignment, DAFT +0.2000" in page
+
+
+def test_the_control_stands_on_the_page_beside_the_stored_rows(tmp_path: Path) -> None:
+    control = companions.CONTROL[1]
+    options = Namespace(only="control", raw=RESULTS / "companions.json", jobs=1)
+    values = {
+        name: {f"q{n}": value + n / 1000 for n in range(20)}
+        for name, value in (("DAFT", 0.7), (control, 0.8))
+    }
+    found = {
+        (name, seed): {
+            "values": dict.fromkeys(companions.METRICS, values[name]),
+            "ms": 1.0,
+            "sizes": {"documents": 9, "learnt": 4, "tested": 2},
+        }
+        for name in companions.CONTROL
+        for seed in (0, 1)
+    }
+    page = page_of(Path("companions.json"), companions.collected(options, found))
+    assert (
+        "DAFT -0.1000 (0.7095 ± 0.0000 and\n  0.8095 ± 0.0000 with 2 seeds): significantly worse."
+        in page
+    )
+    assert "The best row is DAFT, at 0.7358" in page

@@ -10,7 +10,6 @@ from jinja2 import UndefinedError
 from measuring.results import (
     ROOT,
     bound,
-    lettered,
     megabytes,
     milliseconds,
     spread,
@@ -84,22 +83,3 @@ def test_figures_are_shown_with_enough_digits() -> None:
         "1.2 ms", "99.9 ms", "770 ms", "1,281 ms", "never",
     ]  # fmt: skip
     assert megabytes(191_400_000) == "191.4 MB"
-
-
-# Against 0.4, the differences are 0.1 ± 0.01 and 0.05 ± 0.1: the t statistics are 33.2 and 1.66.
-EVEN = {f"q{number}": 0.4 for number in range(12)}
-CLEARLY_MORE = {f"q{number}": 0.5 + 0.01 * (-1) ** number for number in range(12)}
-PERHAPS_MORE = {f"q{number}": 0.45 + 0.1 * (-1) ** number for number in range(12)}
-
-
-@pytest.mark.parametrize(
-    ("metric", "letters"), [("MRR", ["", "", "ad", ""]), ("Holes@10", ["c", "", "", "c"])]
-)
-def test_a_value_bears_the_letters_of_the_runs_on_which_it_improves(
-    metric: str, letters: list[str]
-) -> None:
-    runs = {"even": EVEN, "perhaps": PERHAPS_MORE, "clear": CLEARLY_MORE, "same": {**EVEN}}
-    rows = lettered({name: {metric: values} for name, values in runs.items()})
-    assert [row["letter"] for row in rows] == [*"abcd"]
-    assert [row["cells"][0]["improves_on"] for row in rows] == letters
-    assert rows[2]["cells"][0]["mean"] == pytest.approx(0.5)

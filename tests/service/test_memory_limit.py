@@ -8,7 +8,7 @@ import pytest
 from service.admission.memory_limit import MEBIBYTE, check_memory_limit, memory_limit
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
 from swiftlet.errors import InvalidArgumentError
-from swiftlet.low_priority import LowPriorityProcess
+from swiftlet.processors.low_priority import LowPriorityProcess
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from uvicorn.server import ServerState
 
 from service.wire import body as body_module
 from service.wire import requests as requests_module
+from service.wire.clients import Clients
 from service.wire.connection import BoundedConnection, UnreadAnswers, bounded_connection
 from service.wire.turns import BYTES_AT_ONCE, Turns
 
@@ -141,7 +142,11 @@ class Answered:
 
     def _connection(self) -> type[BoundedConnection]:
         bounded = bounded_connection(
-            head_timeout_ms=60_000, write_timeout_ms=60_000, unread=UnreadAnswers(), turns=Turns()
+            head_timeout_ms=60_000,
+            write_timeout_ms=60_000,
+            unread=UnreadAnswers(),
+            turns=Turns(),
+            clients=Clients(),
         )
 
         def on_headers_complete(connection: BoundedConnection) -> None:

@@ -30,7 +30,7 @@ ALLOWED = {
         {"TemporaryDirectory", "mkdir", "write_text", "symlink_to"},
         _SCRATCH,
     ),
-    "swiftlet/low_priority.py": ({"write_text"}, "a setting of the kernel"),
+    "swiftlet/processors/low_priority.py": ({"write_text"}, "a setting of the kernel"),
     "service/live/peers.py": ({"unlink"}, "a socket"),
     "service/routes/files.py": ({"open"}, _READS),
     "service/workers.py": ({"TemporaryDirectory"}, _SCRATCH),

@@ -12,7 +12,7 @@ from time import process_time
 import pytest
 
 from swiftlet.errors import ArtefactError
-from swiftlet.low_priority import LowPriorityProcess
+from swiftlet.processors.low_priority import LowPriorityProcess
 
 
 def worked(seconds: float) -> int:

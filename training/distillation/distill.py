@@ -24,7 +24,7 @@ from training.distillation.student import Student
 from training.distillation.task import DistillationTask, OnIndex
 from training.distillation.teacher import Targets, Teacher, TorchEncoder
 from training.distillation.texts import TextMixture, read_texts
-from training.distillation.verdict import Verdict, judge, own_encoder
+from training.distillation.verdict import Verdict, figure_of, judge, own_encoder
 from training.loop.log import TrainingProgress
 from training.loop.loop import TrainingLoop
 from training.loop.run import Start, training_run
@@ -113,7 +113,7 @@ def distill(
             **on_index,
         )
         if comparison is not None and pairs is not None and compare:
-            task.judge_start = partial(judge, comparison, served, pairs, mixture.num_asked)
+            task.figure = partial(figure_of, comparison, served, pairs)
         if pairs is not None and not (loop.state.step or start.get("finish")):
             progress.note(task.expected())
         loop.train(lambda _: task.stage())
@@ -132,9 +132,10 @@ def distill(
         if comparison is not None and pairs is not None and compare:
             progress.begin("The verdict", None)
             unknown = student.tower.unknown_share(pairs.held_out_lines)
-            before = task.start if best.step else None
-            asked = mixture.num_asked
-            verdict = judge(comparison, served, pairs, asked, reference, overlaps, unknown, before)
+            asked, figures = mixture.num_asked, {"before": task.start, "trained": task.trained}
+            verdict = judge(
+                comparison, served, pairs, asked, reference, overlaps, unknown, **figures
+            )
         details = {
             "distillation": settings.model_dump(mode="json"),
             "texts": {source.name: len(source.lines) for source in mixture.sources},

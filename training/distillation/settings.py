@@ -78,7 +78,8 @@ class Distillation(BaseModel):
     :param passage_scores: Weight of a term of `pairs`: how the student's softmax of the scores of
         passages differs from that of the vector learnt. The passages' titles, sentences and spans
         of words are then learnt, too, by this term alone: at most `parts` times as many as there
-        are passages, and 50,000. The run takes its last step.
+        are passages, and 50,000. The run takes its last step, or the one that the verdict is best
+        of, the closed form among them.
     :param projection_only: Fit the projection by ridge regression, and train nothing.
     :param minutes: Training ends at the first step after so many minutes.
     :param student: The initial checkpoint of the student; by default `layers` of the teacher.

@@ -18,7 +18,6 @@ from training.distillation.settings import Distillation
 from training.distillation.student import Student
 from training.distillation.teacher import Targets
 from training.distillation.texts import TextMixture
-from training.distillation.verdict import Verdict
 from training.errors import NotFiniteError
 from training.loop.stage import Evaluation, Stage, StageLength, Task
 from training.objective.negatives.sampler import Rows
@@ -89,14 +88,17 @@ class DistillationTask(Task):
         self._waited = 0
         self._describe = describe
         self._expected_step, self._step_ends = np.inf, list[float]()  # seconds
-        self.judge_start: Callable[[], Verdict] | None = None
+        self.figure: Callable[[], float] | None = None
+        """Measures the student. If it is there, the best step of a training has the highest one."""
         self.start: float | None = None
-        """The figure of `judge_start` of the student before its training."""
+        """The `figure` before the training."""
+        self.trained: float | None = None
+        """The highest `figure` of the training."""
 
     def stage(self) -> Stage:
         """This task for the training loop."""
         every = self._settings.every
-        if self._passages is not None:  # no evaluation chooses the step: they only save the run
+        if self._passages is not None:  # the run is saved, and its student measured
             every = min(every, max(1, self._length.num_steps // _FEWEST_SAVED))
         return Stage(
             name="distillation",
@@ -203,7 +205,8 @@ class DistillationTask(Task):
             "lowest_cosine": float(cosines.min()),
             "distance": float(distance(outputs, expected, self._settings.distance)),
         }
-        # The cosine falls while documents are learnt: then the last step is the best one.
+        # The cosine falls while documents are learnt: then the last step is the best one, or that
+        # with the highest figure.
         by_cosine = self._relevance is None and self._passages is None
         score = metrics["cosine"] if by_cosine else float(step)
         self._waited = 0 if score > self._best_score else self._waited + 1
@@ -213,20 +216,30 @@ class DistillationTask(Task):
             stop = f"the held-out cosine has not risen in the last {self._waited} evaluation(s)"
         if step < self._length.num_steps and self.is_due():
             stop = f"{self._settings.minutes:g} minute(s) are over"
-        if step == 0 and self._length.num_steps and self.judge_start is not None:
-            self.start = self.judge_start().figure
+        if self._length.num_steps and self.figure is not None:
+            score = self.figure()
+            if step:
+                self.trained = max(score, self.trained or 0.0)
+            else:
+                self.start = score
         summary = f"held-out cosine {metrics['cosine']:.4f}"
         return Evaluation(metrics, score=score, stop=stop, summary=summary)
 
     @override
     def state(self) -> Mapping[str, Any]:
-        """The best score, the number of evaluations since, and how the student began."""
-        return {"best_score": self._best_score, "waited": self._waited, "start": self.start}
+        """The best score, the number of evaluations since, and the figures of the student."""
+        return {
+            "best_score": self._best_score,
+            "waited": self._waited,
+            "start": self.start,
+            "trained": self.trained,
+        }
 
     @override
     def restore(self, state: Mapping[str, Any]) -> None:
         self._best_score, self._waited = state["best_score"], state["waited"]
-        self.start = state.get("start")  # earlier versions did not measure it
+        # Earlier versions did not measure them.
+        self.start, self.trained = state.get("start"), state.get("trained")
 
     def _pairs(self, numbers: Rows) -> tuple[torch.Tensor, torch.Tensor]:
         """Outputs (n, own width) of the student's tower, and those wanted, (n, width)."""

@@ -55,8 +55,9 @@ class Verdict:
     query for its document, or None if there are none. If the index's own query encoder is known,
     `own_known_items` is its nDCG@10 of them, and `overlap` the overlap@10 with it. `queries` is the
     number of queries with a teacher's vectors that were learnt. `unknown` is the share of the
-    tokens of held-out passages that the student's tokenizer does not know. `before` is the `figure`
-    that the student had before its training, if it had one.
+    tokens of held-out passages that the student's tokenizer does not know. After a training,
+    `before` and `trained` are the `figure` of the closed form that it began with and its own
+    highest one: the student is the better of the two, and the closed form if they are equal.
     """
 
     passages: float
@@ -66,6 +67,7 @@ class Verdict:
     overlap: float | None = None
     unknown: float = 0.0
     before: float | None = None
+    trained: float | None = None
 
     @property
     def figure(self) -> float:
@@ -126,7 +128,7 @@ def judge(
     own: Encoder | None = None,
     overlaps: Sequence[Overlap] = (),
     unknown: float = 0.0,
-    before: float | None = None,
+    **figures: float | None,
 ) -> Verdict:
     """Judge a student by the texts that were held out.
 
@@ -134,24 +136,31 @@ def judge(
     :param own: The index's own query encoder, if it is known.
     :param overlaps: With that encoder.
     :param unknown: The share of tokens that it does not know.
-    :param before: Its figure before the training.
+    :param figures: `before` and `trained`, after a training.
     """
-    named = [Query(f"{place}", item.text) for place, item in enumerate(pairs.known_items)]
-    qrels = {f"{place}": {item.document_id: 1} for place, item in enumerate(pairs.known_items)}
-    items = JudgedSet(named, qrels, "")
-    found, of_own = (
-        ndcg(comparison.retriever(each), items) if named and each is not None else None
-        for each in (student, own)
-    )
     return Verdict(
         passages=_share_of_neighbours(comparison.index, student, pairs),
-        known_items=found,
+        known_items=_known_items(comparison, student, pairs),
         queries=queries,
-        own_known_items=of_own,
+        own_known_items=None if own is None else _known_items(comparison, own, pairs),
         overlap=overlaps[0].overlap_10 if overlaps else None,
         unknown=unknown,
-        before=before,
+        **figures,
     )
+
+
+def figure_of(comparison: IndexComparison, student: Encoder, pairs: IndexPairs) -> float:
+    """The `figure` of a student's verdict."""
+    found = _known_items(comparison, student, pairs)
+    return _share_of_neighbours(comparison.index, student, pairs) if found is None else found
+
+
+def _known_items(comparison: IndexComparison, encoder: Encoder, pairs: IndexPairs) -> float | None:
+    named = [Query(f"{place}", item.text) for place, item in enumerate(pairs.known_items)]
+    qrels = {f"{place}": {item.document_id: 1} for place, item in enumerate(pairs.known_items)}
+    if not named:
+        return None
+    return ndcg(comparison.retriever(encoder), JudgedSet(named, qrels, ""))
 
 
 def _share_of_neighbours(index: VectorIndex, student: Encoder, pairs: IndexPairs) -> float:

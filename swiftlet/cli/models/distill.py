@@ -192,7 +192,7 @@ def distill(
     test = None
     if test_queries is not None and qrels is not None:
         test = Judged(queries=str(test_queries), qrels=str(qrels))
-    verdict, trained = None, False
+    verdict = None
     if not has_ended(out, resume=resume):
         with ProgressBars() as progress:
             outcome = run(
@@ -205,11 +205,11 @@ def distill(
                 overwrite=overwrite,
                 progress=progress,
             )
-        verdict, trained = outcome.verdict, outcome.best_step > 0
+        verdict = outcome.verdict
         _print_outcome(outcome, out, "the index" if teacher is None else "the teacher")
     for exported in export_models(out):
         if verdict is not None:
-            print_result(exported, sentence_of(verdict, trained))
+            print_result(exported, sentence_of(verdict))
         if verdict is not None and not verdict.is_good:
             continue
         print_plain(f"Next: swiftlet serve {given.get('index', 'INDEX')} --encoder {exported}")
@@ -218,7 +218,7 @@ def distill(
 def _print_outcome(outcome: "DistillationResult", out: Path, imitated: str) -> None:
     told = f"the best checkpoint is of step {outcome.best_step}"
     if outcome.verdict is not None and outcome.best_step == 0:
-        told = "this is the closed form, without a training"
+        told = "this is the closed form"
     if outcome.verdict is None or outcome.best_step == 0:  # else scores are learnt, not cosines
         told += (
             f"; its mean cosine with {imitated} on {outcome.num_held_out:,} texts held out is "
@@ -229,8 +229,8 @@ def _print_outcome(outcome: "DistillationResult", out: Path, imitated: str) -> N
         output.print(_table(outcome.overlaps))
 
 
-def sentence_of(verdict: "Verdict", trained: bool = False) -> str:
-    """What to do with an encoder that has learnt from an index, by more than the closed form."""
+def sentence_of(verdict: "Verdict") -> str:
+    """What to do with an encoder that has learnt from an index."""
     from training.distillation.verdict import (
         LEAST_KEPT,
         LEAST_OF_KNOWN_ITEMS,
@@ -256,12 +256,16 @@ def sentence_of(verdict: "Verdict", trained: bool = False) -> str:
         bound = f"{LEAST_KEPT:.0%} of that"
     if verdict.overlap is not None:
         found += f"; their overlap@10 is {verdict.overlap:.3f}"
-    if trained and verdict.before is not None:
-        found += f"; before the training the figure was {verdict.before:.3f}"
-        if verdict.figure <= verdict.before:
-            found += ", so that the training did not help: --projection-only leaves it out"
+    if verdict.before is not None and verdict.trained is not None:
+        if verdict.trained > verdict.before:
+            found += f"; before the training the figure was {verdict.before:.3f}"
+        else:
+            found += (
+                f"; the training reached {verdict.trained:.3f} at most, so the closed form is "
+                "kept: --projection-only leaves the training out"
+            )
     if verdict.is_good:
-        gains = not trained and verdict.may_gain
+        gains = verdict.trained is None and verdict.may_gain
         further = "; a training, without --projection-only, mostly takes it further"
         return f"use it: {found}{further if gains else ''}"
     reads = ""
@@ -272,7 +276,7 @@ def sentence_of(verdict: "Verdict", trained: bool = False) -> str:
         )
     elif verdict.figure < LEAST_OF_RELATED:
         reads += "do the texts belong to these vectors, in this order? If they do, "
-    if not trained and verdict.may_gain:
+    if verdict.trained is None and verdict.may_gain:
         reads += "train it without --projection-only, or "
     return (
         f"not good enough yet: {found}, but {bound} is expected; {reads}give "

@@ -203,7 +203,7 @@ def test_a_stage_is_added_by_the_list_alone_and_a_filter_leaves_enough_documents
 ):
     place = STAGE_NAMES.index("aggregate")
     stages = (*STAGES[:place], OddDocuments(), *STAGES[place:])
-    monkeypatch.setattr("swiftlet.search.searcher.STAGES", stages)
+    monkeypatch.setattr("swiftlet.search.open_index.STAGES", stages)
     # The 200 best documents are left out, so the first candidates give no hit.
     corpus: Corpus = {f"{2 * n:04}": [(1 - n / 1000, 0)] for n in range(200)}
     corpus |= {f"{2 * n + 1:04}": [(0.5 - n / 1000, 0)] for n in range(200)}

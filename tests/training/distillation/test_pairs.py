@@ -174,18 +174,24 @@ def test_a_short_training_that_is_interrupted_goes_on_in_its_middle_or_is_finish
 
 
 @pytest.mark.check
-def test_a_verdict_on_a_training_compares_it_with_the_closed_form_that_it_began_with(
-    own: Path, tmp_path: Path
+@pytest.mark.parametrize(("learning_rate", "helps"), [(3e-3, True), (3.0, False)])
+def test_the_better_one_of_the_closed_form_and_the_training_is_kept(
+    learning_rate: float, helps: bool, own: Path, tmp_path: Path
 ) -> None:
     settings = Distillation(index=str(own), student=LOOKUP, projection_only=True)
     closed = distill(settings, tmp_path / "closed", progress=Listener()).verdict
-    settings = Distillation(index=str(own), student=LOOKUP, epochs=4.0)
+    settings = Distillation(index=str(own), student=LOOKUP, epochs=4.0, learning_rate=learning_rate)
     with pytest.raises(KeyboardInterrupt):
         distill(settings, tmp_path / "run", progress=Interrupting())
-    trained = distill(settings, tmp_path / "run", progress=Listener(), resume=True).verdict
+    outcome = distill(settings, tmp_path / "run", progress=Listener(), resume=True)
     assert closed is not None
+    assert outcome.verdict is not None
+    trained = outcome.verdict.trained
     assert trained is not None
-    assert (closed.before, trained.before) == (None, pytest.approx(closed.figure))
+    assert closed.before is None
+    assert outcome.verdict.before == pytest.approx(closed.figure)
+    assert (outcome.best_step > 0) is (trained > closed.figure) is helps
+    assert outcome.verdict.figure == pytest.approx(max(trained, closed.figure))
 
 
 def test_queries_with_the_vectors_of_a_teacher_are_learnt_beside_the_passages(
@@ -371,19 +377,19 @@ def test_what_is_not_measured_has_no_figure_and_unknown_tokens_are_a_reason(
     assert "nDCG@10 is not measured (no sentence or title of two words" in sentence
     assert ("name a --student that reads their language" in sentence) != verdict.is_good
     assert ("train it without --projection-only" in sentence) != verdict.is_good
-    assert "train it" not in sentence_of(verdict, trained=True)
+    assert "train it" not in sentence_of(replace(verdict, trained=0.1))
 
 
 def test_a_verdict_goes_by_sentences_and_the_own_query_encoder_and_asks_for_queries() -> None:
     good = Verdict(passages=0.1, known_items=0.3, queries=0, own_known_items=0.4)
     assert good.is_good
     assert sentence_of(good).endswith("without --projection-only, mostly takes it further")
-    assert "training" not in sentence_of(good, trained=True)
+    assert "training" not in sentence_of(replace(good, trained=0.3))
     level = replace(good, own_known_items=0.31)
     assert "training" not in sentence_of(level) + sentence_of(replace(good, known_items=0.75))
-    worse = sentence_of(replace(good, before=0.31), trained=True)
-    assert "before the training the figure was 0.310, so that the training did not" in worse
-    better = sentence_of(replace(good, before=0.29), trained=True)
+    worse = sentence_of(replace(good, before=0.3, trained=0.29))
+    assert "the training reached 0.290 at most, so the closed form is kept: --proj" in worse
+    better = sentence_of(replace(good, before=0.29, trained=0.3))
     assert better.endswith("before the training the figure was 0.290")
     assert Verdict(passages=0.1, known_items=0.7, queries=0).is_good
     less = Verdict(passages=0.9, known_items=0.65, queries=0, own_known_items=0.99, overlap=0.5)

@@ -1,4 +1,4 @@
-"""How many cores this process may use; in a container often fewer than the machine has."""
+"""How many cores this process may use, in a container often fewer than the machine has."""
 
 import math
 import os
