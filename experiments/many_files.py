@@ -16,10 +16,11 @@ from pathlib import Path
 from textwrap import wrap
 from threading import Event, Thread
 from time import monotonic, process_time
+from typing import cast
 
 import psutil
 
-from experiments.edits import Batch, change, replayed
+from experiments.edits import Batch, Edit, change, replayed
 from measuring.experiment import Experiment, Found, settings_beside
 from measuring.results import Figures, at_most, growth
 from swiftlet.index.updates.directory_writer import IndexWriter
@@ -95,10 +96,10 @@ class Stage:
 
 def edits(folder: Path) -> Iterator[Batch]:
     """Changes alone, then in bursts, always of the same random files."""
-    drawn, paths = random.Random(0), sorted(folder.glob("*/*.md"))
-    yield from (("alone", [(change, drawn.choice(paths))]) for _ in range(SETTINGS["alone"]))
+    drawn, paths, edit = random.Random(0), sorted(folder.glob("*/*.md")), cast("Edit", change)
+    yield from (("alone", [(edit, drawn.choice(paths))]) for _ in range(SETTINGS["alone"]))
     for _ in range(SETTINGS["bursts"]):
-        yield "burst", [(change, path) for path in drawn.sample(paths, SETTINGS["burst"])]
+        yield "burst", [(edit, path) for path in drawn.sample(paths, SETTINGS["burst"])]
 
 
 def collected(_options: Namespace, found: Found) -> Figures:

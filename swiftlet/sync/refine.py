@@ -16,7 +16,7 @@ from swiftlet.index.building.build import build, build_index, fitting
 from swiftlet.index.building.settings import BuildSettings
 from swiftlet.index.lexical import AUTO
 from swiftlet.index.updates.directory_writer import IndexWriter
-from swiftlet.manifest import Manifest, change_details, read_manifest
+from swiftlet.manifest import change_details, read_manifest
 from swiftlet.progress import Progress
 from swiftlet.publication import discard, locked_working_directory, publish
 from swiftlet.sync.ahead import ReadAhead
@@ -61,7 +61,7 @@ def build_first(
         overwrite=True,
         progress=progress,
         finish=finish,
-        beside=ahead and ahead.begin,
+        beside=None if ahead is None else ahead.begin,
     )
     if ahead is not None:
         ahead.close()
@@ -69,8 +69,8 @@ def build_first(
     return done
 
 
-def _with_weight(artefact: Path, _: Path) -> Manifest:
-    return change_details(artefact, {"weight": _WEIGHT})
+def _with_weight(artefact: Path, _: Path) -> None:
+    change_details(artefact, {"weight": _WEIGHT})
 
 
 def is_first(index: Path) -> bool:
