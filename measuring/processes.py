@@ -52,10 +52,21 @@ class Service:
         return sum(sum(each.info["cpu_times"][:4]) for each in _group(self.process.pid))
 
     def resident_bytes(self, *, without: Path | None = None) -> int:
-        """Its resident memory; `without` leaves out the mapped files below a folder."""
-        maps = self.process.memory_maps() if without is not None else ()
-        mapped = sum(each.rss for each in maps if Path(each.path).is_relative_to(without or ""))
-        return int(self.process.memory_info().rss - mapped)
+        """Its resident memory; what its processes share counts once.
+
+        Processes that it has started by another command do not count. `without` leaves out the
+        mapped files below a folder.
+        """
+        command = self.process.cmdline()
+        forked = [each for each in self.process.children() if each.cmdline() == command]
+        own, files = 0, 0
+        for process in (self.process, *forked):
+            resident, anonymous, shared = _resident(process.pid)
+            maps = process.memory_maps() if without is not None else ()
+            mapped = sum(each.rss for each in maps if Path(each.path).is_relative_to(without or ""))
+            own += shared
+            files = max(files, resident - anonymous - mapped)
+        return own + files
 
     def check(self, timeout: float = 0.0) -> None:
         """Check that it still runs, and keeps running for `timeout` seconds.
@@ -190,6 +201,14 @@ def _await_ready(service: Service, path: str, timeout: float) -> None:
             time.sleep(_POLL_SECONDS)
         else:
             return
+
+
+def _resident(pid: int) -> tuple[int, int, int]:
+    """Bytes of a process: resident ones, those of no file, and its share of those."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
+    kilobytes = {line.split(":")[0]: int(line.split()[1]) for line in lines}
+    resident, anonymous, shared = (kilobytes[name] for name in ("Rss", "Anonymous", "Pss_Anon"))
+    return 1024 * resident, 1024 * anonymous, 1024 * shared
 
 
 def _group(leader: int) -> list[psutil.Process]:

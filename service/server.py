@@ -24,7 +24,12 @@ from pydantic import SecretStr
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from service.admission.executor import SearchExecutor
-from service.admission.memory_limit import check_memory_limit, memory_limit
+from service.admission.memory_limit import (
+    check_memory_limit,
+    memory_limit,
+    most_processes,
+    needed_memory,
+)
 from service.app import create_app
 from service.live.insight import Insight
 from service.live.peers import Peers
@@ -41,12 +46,13 @@ from service.wire.connection import UnreadAnswers, bounded_connection
 from service.wire.keys import ApiKey
 from service.wire.turns import Turns
 from service.workers import STOP, Workers
-from swiftlet.encoders.opening import Place
+from swiftlet.encoders.opening import EncoderFunction, Place
 from swiftlet.errors import ArtefactError, InvalidArgumentError
 from swiftlet.extras import extra
 from swiftlet.index.document_encoder import document_encoder_of
 from swiftlet.manifest import read_manifest
 from swiftlet.relevance.log import LogWriter
+from swiftlet.search.searcher import Searcher
 
 if TYPE_CHECKING:  # its packages come with an extra
     from service.sight.tracing import Tracing
@@ -89,19 +95,25 @@ def serve(
         if isinstance(place, Path):
             read_manifest(place, kind)  # a missing one is refused before anything is logged
     begin_log(settings.log_level, settings.log_format, settings.lines())
-    workers = 1 if refining is not None else settings.workers
-    settings = settings.model_copy(update={"threads": max(1, settings.threads // workers)})
-    _most_files(settings.threads)
-    check_memory_limit(
+    needed = partial(
+        needed_memory,
         settings.index if isinstance(settings.index, Path) else None,
         settings.query_encoder,
-        threads=settings.threads,
-        processes=workers,
         cache_bytes=settings.cache_bytes,
-        limit_bytes=memory_limit(),
         document_encoder=_document_encoder(settings) if listed(settings.write_keys) else None,
         reranker=settings.reranker,
     )
+    if refining is not None:
+        workers = 1
+    elif settings.workers is not None:
+        workers = settings.workers
+    elif isinstance(settings.query_encoder, EncoderFunction):  # which may need any memory
+        workers = 1
+    else:
+        workers = most_processes(settings.threads, needed, memory_limit())
+    settings = settings.model_copy(update={"threads": max(1, settings.threads // workers)})
+    _most_files(settings.threads)
+    check_memory_limit(needed(threads=settings.threads, processes=workers), memory_limit())
     # First, so that a taken port is reported before the index is read.
     with listen(settings.host, settings.port) as listeners:
         addresses = [_address(listener) for listener in listeners]
@@ -118,19 +130,41 @@ def serve(
             for listener in listeners:
                 _refuse_new_connections(listener)
 
-        work = partial(_work, settings, listeners, refining, token_bytes(_SECRET_BYTES))
+        opened: list[Searcher] = []
+
+        def announce_all() -> None:
+            while opened:  # a process that starts again opens what is there then
+                opened.pop().close()
+            announce()
+
+        secret = token_bytes(_SECRET_BYTES)
+        work = partial(_work, settings, listeners, refining, opened, secret)
         if workers == 1:
             work(Peers(), announce)
         else:
-            Workers(workers, work, refuse, announce).run()
+            opened += _opened_for_all(settings)
+            Workers(workers, work, refuse, announce_all).run()
         _ignore_signals()
         logger.info("stopped")
+
+
+def _opened_for_all(settings: Settings) -> Iterator[Searcher]:
+    """A searcher whose memory the processes share, if it has nothing that a fork would break.
+
+    Functions that encode, addresses and index servers may have threads and connections. What a
+    directory has are maps of files, models without threads, and SQLite files without locks.
+    """
+    if all(isinstance(place, Path | None) for place in (settings.index, settings.query_encoder)):
+        searcher = open_searcher(settings)
+        searcher.rest()
+        yield searcher
 
 
 def _work(
     settings: Settings,
     listeners: Sequence[socket.socket],
     refining: Callable[[], tuple[int, int] | None] | None,
+    opened: list[Searcher],
     secret: bytes,
     peers: Peers,
     on_ready: Callable[[], None],
@@ -142,7 +176,7 @@ def _work(
     registry = CollectorRegistry()
     with ExitStack() as stack:
         tracing = stack.enter_context(_tracing()) if settings.tracing else None
-        searcher = open_searcher(settings)
+        searcher = opened.pop() if opened else open_searcher(settings)
         state = ServiceState(searcher, cache_bytes=settings.cache_bytes)
         if refining is not None:
             state.refining, state.is_followed = refining, True

@@ -96,8 +96,8 @@ class Settings(BaseSettings):
         le=_MOST_THREADS,
         description=f"a whole number from 1 to {_MOST_THREADS}",
     )
-    workers: int = Field(
-        1, ge=1, le=_MOST_THREADS, description=f"a whole number from 1 to {_MOST_THREADS}"
+    workers: int | None = Field(
+        None, ge=1, le=_MOST_THREADS, description=f"a whole number from 1 to {_MOST_THREADS}"
     )
     max_query_chars: Count = _LIMITS.max_query_chars
     max_top_k: Count = _LIMITS.max_top_k

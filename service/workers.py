@@ -26,6 +26,8 @@ _WATCHED = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD}
 _SIGNAL_OF_PARENTS_DEATH = 1
 _POLL_SECONDS = 0.05
 _SECONDS_BEFORE_NEXT_TRY = 1.0
+# A container with a read-only file system may have no other place for temporary files.
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108
 
 logger = logging.getLogger(__name__)
 
@@ -177,11 +179,14 @@ class Workers:
 @contextmanager
 def _folder() -> Iterator[Path]:
     """A folder for the sockets at which the processes ask each other."""
-    try:
-        folder = tempfile.TemporaryDirectory(prefix="swiftlet-")
-    except OSError as error:
+    for place in (None, _SHARED_MEMORY):
+        with suppress(OSError):
+            folder = tempfile.TemporaryDirectory(prefix="swiftlet-", dir=place)
+            break
+    else:
         raise InvalidArgumentError(
-            "several workers need a folder for their sockets; set TMPDIR to one that can be written"
-        ) from error
+            "several workers need a folder for their sockets; set TMPDIR to one that can be "
+            "written, or SWIFTLET_WORKERS to 1"
+        )
     with folder as name:
         yield Path(name)

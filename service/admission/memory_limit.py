@@ -1,6 +1,8 @@
 """Checks the memory limit (cgroup): under too small a limit, the kernel kills the process."""
 
 import logging
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +19,9 @@ BASE_BYTES = 70 * MEBIBYTE
 _BYTES_A_MODEL_BYTE = 3
 _BYTES_A_THREAD = 6 * MEBIBYTE
 """Both found by measurement, with one to eight threads and both encoders that ship."""
+
+_BYTES_A_PROCESS = 40 * MEBIBYTE
+"""Of each of several processes, beside what they share: `docs/decisions/service.md`."""
 
 _CGROUP = Path("/sys/fs/cgroup")
 # cgroup v1 writes "no limit" as the largest multiple of a page.
@@ -36,41 +41,69 @@ def memory_limit(cgroup: Path = _CGROUP) -> int | None:
     return None
 
 
-def check_memory_limit(
+@dataclass(frozen=True, slots=True)
+class NeededMemory:
+    """The bytes without which a service cannot answer, is slow, or cannot reload."""
+
+    serving: int
+    with_files: int
+    reloading: int
+
+
+def needed_memory(
     index: Path | None,
     encoder: "Place | None",
     *,
     threads: int,
     processes: int = 1,
     cache_bytes: int,
-    limit_bytes: int | None,
     document_encoder: "Place | None" = None,
     reranker: Path | None = None,
-) -> None:
-    """Refuse a limit under which the service would be killed at the start or soon after.
+) -> NeededMemory:
+    """What a service needs whose processes share the packages and the first encoder.
 
-    The files of an index are mapped, so the kernel can drop their pages and read them again. A
-    limit without room for them makes searches slow, and only causes a warning. So does a limit
-    without room for a reload, which holds the next index and encoder beside the present ones.
+    The files of an index are mapped, so the kernel can drop their pages and read them again.
 
     :param index: The index directory; None if another machine holds the index.
-    :param document_encoder: Encodes written documents in a process of its own, which the warnings
-        count; None where nothing can be written.
-    :raises InvalidArgumentError: When the limit is too small.
+    :param document_encoder: Encodes written documents in a process of its own; None where nothing
+        can be written.
     """
-    needed = _encoding_bytes(encoder) + _BYTES_A_THREAD * threads + cache_bytes
-    if reranker is not None:
-        needed += _encoding_bytes(reranker) - BASE_BYTES
-    needed *= processes
-    check_bytes(needed, limit_bytes, "to serve")
-    writing = 0 if document_encoder is None else _encoding_bytes(document_encoder)
+    models = _model_bytes(encoder) + (0 if reranker is None else _model_bytes(reranker))
+    of_each = _BYTES_A_THREAD * threads + cache_bytes
+    if processes > 1:
+        of_each += _BYTES_A_PROCESS
+    serving = BASE_BYTES + models + processes * of_each
+    writing = 0 if document_encoder is None else BASE_BYTES + _model_bytes(document_encoder)
     files = [] if index is None else [path for path in index.glob("*") if path.is_file()]
     mapped = sum(path.stat().st_size for path in files)
-    # During a reload everything of the service but its packages is in memory twice.
-    reloading = 2 * (needed + mapped) - processes * BASE_BYTES + writing
+    # Each process holds the next index and encoder beside the present ones.
+    reloading = 2 * (serving - BASE_BYTES + (processes - 1) * models + mapped) + BASE_BYTES
+    return NeededMemory(serving, serving + mapped + writing, reloading + writing)
+
+
+def most_processes(
+    threads: int, needed: Callable[..., NeededMemory], limit_bytes: int | None
+) -> int:
+    """The most processes, at most one a thread, for which a limit has room also in a reload."""
+    for processes in range(threads, 1, -1):
+        memory = needed(threads=threads // processes, processes=processes)
+        if limit_bytes is None or memory.reloading <= limit_bytes:
+            return processes
+    return 1
+
+
+def check_memory_limit(needed: NeededMemory, limit_bytes: int | None) -> None:
+    """Refuse a limit under which the service would be killed at the start or soon after.
+
+    A limit without room for the files makes searches slow, and only causes a warning. So does a
+    limit without room for a reload.
+
+    :raises InvalidArgumentError: When the limit is too small.
+    """
+    check_bytes(needed.serving, limit_bytes, "to serve")
     for wanted, consequence in (
-        (needed + mapped + writing, "of index and service: searches will read from the disk"),
-        (reloading, "that a reload needs: one may end the process"),
+        (needed.with_files, "of index and service: searches will read from the disk"),
+        (needed.reloading, "that a reload needs: one may end the process"),
     ):
         if limit_bytes is not None and wanted > limit_bytes:
             logger.warning(
@@ -93,12 +126,12 @@ def check_bytes(needed: int, limit_bytes: int | None, purpose: str) -> None:
         )
 
 
-def _encoding_bytes(encoder: "Place | None") -> int:
-    """What a process with this encoder takes; of a function, nothing is known."""
+def _model_bytes(encoder: "Place | None") -> int:
+    """What the model of an encoder takes; of a function, nothing is known."""
     found = encoder.glob("*.onnx") if isinstance(encoder, Path) else ()
     models = [path.stat().st_size for path in found]
     # The precision is not known yet, so the smallest model counts.
-    return BASE_BYTES + _BYTES_A_MODEL_BYTE * min(models, default=0)
+    return _BYTES_A_MODEL_BYTE * min(models, default=0)
 
 
 def _mebibytes(size_bytes: int) -> int:

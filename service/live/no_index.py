@@ -29,6 +29,9 @@ class NoIndex(Searcher):
         """About how long an embedding waits for another machine."""
         return getattr(self.encoder, "waiting_seconds", 0.0)
 
+    def rest(self) -> None:
+        """There is nothing to close."""
+
     def close(self) -> None:
         """There is nothing to close."""
 

@@ -9,8 +9,8 @@ from contextlib import suppress
 from time import monotonic
 
 _AT_ONCE = 16
-"""So many clients are taken in one turn of the event loop: with one, new clients waited for seconds
-under load."""
+"""The most clients that are taken in one turn of the event loop: with one, new clients waited for
+seconds under load."""
 
 _SECONDS_LEFT = 0.001
 _PATIENCE_SECONDS = 0.25

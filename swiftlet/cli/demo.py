@@ -55,6 +55,7 @@ def demo(
         port=port,
         log_level="warning",
         write_keys=write_key,
+        workers=1,
     )
     # A port in use and a wrong encoder are refused before the index is built.
     with listen(host, port):

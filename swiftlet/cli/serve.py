@@ -29,7 +29,9 @@ def serve(
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option(help="Processes that answer at this port.", show_default="1", metavar="N"),
+        typer.Option(
+            help="Processes that answer at this port.", show_default="the cores", metavar="N"
+        ),
     ] = None,
 ) -> None:
     """Serve an index over HTTP, or with --encoder alone its embeddings.

@@ -281,6 +281,10 @@ class OpenIndex:
         """
         return self.parts.store.document(document_id)
 
+    def rest(self) -> None:
+        """Close what only `refresh` needs, which opens it again: before this process is forked."""
+        self._source.close()
+
     def close(self) -> None:
         """Close the document store; no search may be running, and none can follow."""
         self._closed = True

@@ -88,10 +88,18 @@ PATIENT = dict.fromkeys(("timeout_ms", "body_timeout_ms", "write_timeout_ms"), 6
 
 
 def start(index: Path, **settings: object) -> Server:
+    """Start a service of one process, unless `workers` says otherwise."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("SWIFTLET_")
     }
-    settings = {"index": index, "encoder": DEFAULT_ENCODER, "port": 0, **PATIENT, **settings}
+    settings = {
+        "index": index,
+        "encoder": DEFAULT_ENCODER,
+        "port": 0,
+        "workers": 1,
+        **PATIENT,
+        **settings,
+    }
     environment |= {f"SWIFTLET_{name.upper()}": str(value) for name, value in settings.items()}
     process = subprocess.Popen(
         [sys.executable, "-c", START],

@@ -2,10 +2,17 @@ import logging
 import re
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from service.admission.memory_limit import MEBIBYTE, check_memory_limit, memory_limit
+from service.admission.memory_limit import (
+    MEBIBYTE,
+    check_memory_limit,
+    memory_limit,
+    most_processes,
+    needed_memory,
+)
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.processors.low_priority import LowPriorityProcess
@@ -29,7 +36,11 @@ def test_the_limit_is_that_of_either_version_of_cgroups(
     assert memory_limit(tmp_path) == limit
 
 
-check = partial(check_memory_limit, encoder=DEFAULT_QUERY_ENCODER, threads=1, cache_bytes=0)
+needed = partial(needed_memory, encoder=DEFAULT_QUERY_ENCODER, cache_bytes=0)
+
+
+def check(index: Path, *, limit_bytes: int | None, threads: int = 1, **service: Any) -> None:
+    check_memory_limit(needed(index, threads=threads, **service), limit_bytes)
 
 
 def test_a_limit_without_room_for_the_service_is_refused_with_both_figures(
@@ -90,6 +101,21 @@ def test_the_process_that_encodes_written_documents_counts_in_the_warnings(
         check(small_index, limit_bytes=200 * MEBIBYTE, document_encoder=DEFAULT_ENCODER)
     assert "than the 2" in caplog.messages[0]
     assert "that a reload needs" in caplog.messages[1]
+
+
+def test_there_are_as_many_processes_as_threads_or_as_the_limit_has_room_for(
+    small_index: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    on = partial(needed, small_index)
+    assert most_processes(8, on, None) == 8
+    found = [most_processes(8, on, limit * MEBIBYTE) for limit in range(0, 2_000, 50)]
+    assert {1, 2, 8} < {*found}
+    assert found == sorted(found)
+    with caplog.at_level(logging.WARNING):
+        for number, limit in zip(found, range(0, 2_000, 50), strict=True):
+            if number > 1:
+                check(small_index, limit_bytes=limit * MEBIBYTE, processes=number)
+    assert not caplog.messages
 
 
 def test_the_kernel_ends_processes_of_low_priority_first() -> None:

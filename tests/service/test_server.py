@@ -230,7 +230,7 @@ def test_with_too_few_files_it_does_not_start(small_index: Path) -> None:
     command = f"ulimit -n 20; exec '{sys.executable}' -m swiftlet serve '{small_index}' --port 0"
     ended = subprocess.run(
         ["sh", "-c", command],
-        env={**os.environ, "SWIFTLET_THREADS": "2"},
+        env={**os.environ, "SWIFTLET_THREADS": "2", "SWIFTLET_WORKERS": "1"},
         capture_output=True,
         text=True,
         timeout=60,

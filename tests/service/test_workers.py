@@ -230,6 +230,23 @@ def test_a_write_that_another_process_has_asked_for_is_finished_before_the_end(
         assert after.client().get("/documents/last").json()["text"] == "Tea."
 
 
+@pytest.mark.check
+def test_a_further_process_takes_less_than_half_the_memory_of_a_service(index: Path) -> None:
+    def own_bytes(process: psutil.Process) -> int:
+        return process.memory_full_info().uss
+
+    with running(index, workers=1) as alone, running(index, workers=2) as several:
+        assert alone.client().get("/search?q=water").status_code == 200
+        for worker in workers(several):
+            assert worker.found("water")
+            assert own_bytes(worker.process) < own_bytes(psutil.Process(alone.process.pid)) / 2
+
+
+def test_there_are_as_many_processes_as_threads_by_default(index: Path) -> None:
+    with running(index, workers="", threads=3) as server:
+        assert len(processes(server)) == 3
+
+
 def test_if_one_cannot_start_none_does_and_the_reason_is_said(index: Path) -> None:
     shutil.copytree(index, index.parent / "damaged")
     with (index.parent / "damaged" / "index.faiss").open("r+b") as file:
