@@ -3,7 +3,8 @@
     python -m experiments.context --data DATA
 
 DATA has the collections in BEIR's layout. The sources are those of the Python that runs this; its
-100 questions and the lines that answer stand in experiments/questions.tsv. Takes half an hour.
+100 questions and the lines that answer stand in experiments/contexts/questions.tsv. Takes half an
+hour.
 """
 
 from argparse import Namespace
@@ -15,9 +16,19 @@ from time import process_time
 import numpy as np
 
 import swiftlet
-from experiments import questions
-from experiments.packing import CONTEXT, GREP, OWN, SEARCH, SYSTEMS, Grep, Ranked, packed, rankings
-from experiments.questions import Question
+from experiments.contexts import questions
+from experiments.contexts.packing import (
+    CONTEXT,
+    GREP,
+    OWN,
+    SEARCH,
+    SYSTEMS,
+    Grep,
+    Ranked,
+    packed,
+    rankings,
+)
+from experiments.contexts.questions import Question
 from measuring.experiment import Experiment, Found, settings_beside
 from measuring.results import Figures
 from swiftlet.search.searcher import Searcher

@@ -4,8 +4,8 @@ import pytest
 
 from benchmarks.service import (
     LOOKUP,
+    ONE_CORE,
     SWIFTLET,
-    TWO_CORES,
     TWO_PROCESSES,
     over,
     stage_microseconds,
@@ -31,27 +31,33 @@ def test_stages_the_rest_and_the_outside_add_up_to_the_latency() -> None:
     assert sum(stages.values()) == pytest.approx(whole) == pytest.approx(4000)
 
 
-@pytest.mark.parametrize(("ratio", "kept"), [(1.69, False), (1.7, True)])
-def test_a_target_is_kept_or_missed_by_its_figure(ratio: float, kept: bool) -> None:
+@pytest.mark.parametrize(
+    ("ratio", "held", "kept"),
+    [(1.79, 130, [False, True]), (1.8, 131, [True, False]), (1.8, 130, [True, True])],
+)
+def test_a_target_is_kept_or_missed_by_its_figure(
+    ratio: float, held: int, kept: list[bool]
+) -> None:
     medians = {
         "latency_ratio": 1.5, "rate_ratio": 0.9,
         "in_process_ms": 0.3, "in_process_rate": 2000, "cpu_ms": 0.74,
     }  # fmt: skip
     http = {name: {"median": value} for name, value in medians.items()}
     lookup = {**http, "cpu_ms": {"median": 0.76}, "stages_us": {"encode": 20.4}}
+    cores = {
+        "rates": {TWO_PROCESSES: {"over": ratio}},
+        "resident_bytes": {ONE_CORE: 100, TWO_PROCESSES: held},
+    }
     found = targets(
         {
             "http": {"dense": http, "look-up": lookup},
-            "cores": {
-                "dense": {"rates": {TWO_CORES: {"over": ratio}, TWO_PROCESSES: {"over": 1.8}}},
-                "hybrid": {"rates": {TWO_PROCESSES: {"over": 1.79}}},
-            },
+            "cores": {"hybrid": cores},
             "plain": {SWIFTLET: {"over": 20.0}, LOOKUP: {"over": 39.9}},
         },
         20.0,
         40.0,
         0.45,
     )
-    ratios, times = [True, True, kept, True, False, True, False], [True, True, False, False, False]
+    ratios, times = [True, True, True, False, *kept], [True, True, False, False, False]
     assert [target["kept"] for target in found] == ratios + times
     assert [target["measured"] for target in found[-2:]] == ["0.260", "20"]

@@ -104,4 +104,4 @@ def test_the_commands_on_the_page_name_recipes_and_settings_that_there_are(comma
     path = words[words.index("train") + 1]
     overrides = [words[place + 1] for place, word in enumerate(words) if word == "--set"]
     recipe = read_recipe(ROOT / path, overrides)
-    assert recipe.data[0].corpus == "CORPUS"
+    assert recipe.data[0].corpus in {"CORPUS", "irds:msmarco-passage"}

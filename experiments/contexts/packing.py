@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from experiments.questions import Question, starts_of_lines
+from experiments.contexts.questions import Question, starts_of_lines
 from swiftlet.search import context
 from swiftlet.search.ranking import weighted_sum
 from swiftlet.search.request import CONTEXT_WEIGHT, DEFAULT_WEIGHT
