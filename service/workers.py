@@ -26,7 +26,7 @@ _WATCHED = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD}
 _SIGNAL_OF_PARENTS_DEATH = 1
 _POLL_SECONDS = 0.05
 _SECONDS_BEFORE_NEXT_TRY = 1.0
-# A container with a read-only file system may have no other place for temporary files.
+# First, since a container may have a read-only file system, and nothing is to be written into one.
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108
 
 logger = logging.getLogger(__name__)
@@ -179,7 +179,7 @@ class Workers:
 @contextmanager
 def _folder() -> Iterator[Path]:
     """A folder for the sockets at which the processes ask each other."""
-    for place in (None, _SHARED_MEMORY):
+    for place in (_SHARED_MEMORY, None):
         with suppress(OSError):
             folder = tempfile.TemporaryDirectory(prefix="swiftlet-", dir=place)
             break

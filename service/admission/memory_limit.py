@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # a container checks its memory before it loads NumPy and ONN
 
 MEBIBYTE = 2**20
 
-BASE_BYTES = 70 * MEBIBYTE
+BASE_BYTES = 78 * MEBIBYTE
 """The memory of Python and the packages, which is never freed."""
 
 _BYTES_A_MODEL_BYTE = 3

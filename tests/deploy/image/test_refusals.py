@@ -53,7 +53,7 @@ def test_a_volume_that_its_user_may_not_read_is_refused(
 @pytest.mark.parametrize(
     ("memory", "sentence"),
     [
-        ("24m", r"at least 70 MiB is expected for Python and its packages alone"),
+        ("24m", r"at least 78 MiB is expected for Python and its packages alone"),
         ("96m", r"at least 1\d\d MiB is expected to serve"),
     ],
 )
