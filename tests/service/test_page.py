@@ -239,7 +239,8 @@ def test_the_page_sends_requests_only_to_its_own_service(open_page: OpenPage, se
     expect(page.locator("#passage")).to_be_visible()
     document = quote(page.locator("#document-metadata dd").first.inner_text())
     paths = {url.removeprefix(server.url).split("?")[0] for url in asked if url[:5] != "data:"}
-    files = set(PAGE_FILES) - {"/page/try.js"}  # of /docs
+    of_other_pages = {"/page/try.js", "/insight", "/page/insight.js"}
+    files = set(PAGE_FILES) - of_other_pages
     assert {*files, "/search", "/facets", "/info", "/weak", f"/documents/{document}"} == paths
 
 
