@@ -43,7 +43,7 @@ CAUSES = ["found", "document", "passage", "cut"]
 
 
 def figures_of(options: Namespace, name: str, index: str) -> Figures:
-    """The share of questions whose answer is in the context, by system and tokens."""
+    """The share of questions that a context answers, by system and tokens."""
     texts, asked = questions.asked(options.data, name)
     place, settings = options.work / f"{name} of {len(texts)}, {index}", SETTINGS["indexes"][index]
     if not place.exists():

@@ -2,7 +2,7 @@
 
     python -m experiments.many_files --data DATA
 
-DATA has the collections of many_files.toml in BEIR's layout, whose texts are cut into files. Takes
+DATA has the collections of many_files.toml in BEIR's layout. Their texts are cut into files. Takes
 about five minutes of two cores.
 """
 

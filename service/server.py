@@ -149,7 +149,7 @@ def serve(
 
 
 def _opened_for_all(settings: Settings) -> Iterator[Searcher]:
-    """A searcher whose memory the processes share, if it has nothing that a fork would break.
+    """A searcher that the processes share, if it has nothing that a fork would break.
 
     Functions that encode, addresses and index servers may have threads and connections. What a
     directory has are maps of files, models without threads, and SQLite files without locks.

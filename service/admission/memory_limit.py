@@ -60,7 +60,7 @@ def needed_memory(
     document_encoder: "Place | None" = None,
     reranker: Path | None = None,
 ) -> NeededMemory:
-    """What a service needs whose processes share the packages and the first encoder.
+    """What a service needs. Its processes share the packages and the first encoder.
 
     The files of an index are mapped, so the kernel can drop their pages and read them again.
 

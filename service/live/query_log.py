@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, Counter
 
 from service.wire.context import STAGES, RequestContext
 from swiftlet.index.columns.filters import Every, conditions
-from swiftlet.relevance.log import Click, LoggedSearch, LogWriter
+from swiftlet.relevance.log import HASHED, Click, LoggedSearch, LogWriter
 from swiftlet.search.request import SearchRequest
 from swiftlet.search.searcher import Searcher
 
@@ -46,8 +46,8 @@ class QueryLog:
     ) -> None:
         """Write into `writer` from now on.
 
-        :param secret: Known to the processes of one service alone: without it, nobody can tell
-            which client a session is of.
+        :param secret: Only the processes of one service know it. Without it, nobody can tell to
+            which client a session belongs.
         :param redact: What it matches is cut out of queries.
         :param hash_key: With it, the log has an HMAC of each query instead of its text.
         """
@@ -149,7 +149,7 @@ class QueryLog:
         query = " ".join(entry.query.split())
         if self._hash_key:
             digest = hmac.digest(self._hash_key, query.casefold().encode(), "sha256")
-            query = f"hmac:{digest[:_DIGEST_BYTES].hex()}"
+            query = f"{HASHED}{digest[:_DIGEST_BYTES].hex()}"
         else:
             query = self._redact.sub(_CUT, query)
         return replace(entry, query=query)

@@ -14,7 +14,11 @@ def report(
     log: Annotated[Path, typer.Option(help="The folder of SWIFTLET_QUERY_LOG.", metavar="FOLDER")],
     out: Annotated[
         Path | None,
-        typer.Option(help="A folder for the tables (CSV) and a plot (SVG).", show_default="none"),
+        typer.Option(
+            help="A folder for the tables (CSV) and a plot (SVG).",
+            show_default="none",
+            file_okay=False,
+        ),
     ] = None,
     encoder: QueryEncoderOption = None,
 ) -> None:

@@ -21,6 +21,9 @@ from swiftlet.errors import CollectionError
 
 SEARCHES, CLICKS = "searches", "clicks"
 
+HASHED = "hmac:"
+"""How a query begins that the log has a hash of, and no text."""
+
 _FILES = 16
 """Files that the bound of bytes is divided into, so that old lines go bit by bit."""
 

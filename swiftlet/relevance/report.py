@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from swiftlet.relevance.log import Log, LoggedSearch
+from swiftlet.relevance.log import HASHED, Log, LoggedSearch
 from swiftlet.search.searcher import Searcher
 from swiftlet.search.weak import weak_below
 
@@ -177,7 +177,8 @@ def report_on(
         hours.setdefault(hour, []).append(_Counted(is_weak, is_anew, bool(ranks), milliseconds))
     words: Counter[str] = Counter()
     for figures in queries.values():
-        for word in {*_WORD.findall(figures.query.casefold())}:
+        is_text = not figures.query.startswith(HASHED)
+        for word in {*_WORD.findall(figures.query.casefold())} if is_text else ():
             words[word] += figures.searches
     asked = dict(words.most_common(_ASKED_WORDS))
     shown = sum(len(each.ranks) for each in queries.values())

@@ -144,10 +144,11 @@ def test_the_test_of_two_shares_is_the_textbooks() -> None:
 
 def test_words_that_no_document_has_are_named(small_searcher: Searcher, tmp_path: Path) -> None:
     log = LogWriter(tmp_path, most_bytes=2**20, days=30)
-    log.append([searched("volcano zyxwv"), searched("Zyxwv lava", 1)])
+    log.append([searched("volcano zyxwv"), searched("Zyxwv lava", 1), searched("hmac:0f1e2d", 2)])
     log.close()
     found = read_report(tmp_path, small_searcher)
     assert ("zyxwv", 2) in found.new_words
+    assert "0f1e2d" not in dict(found.new_words)
     assert "volcano" not in dict(found.new_words)
 
 
