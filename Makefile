@@ -41,7 +41,7 @@ FUZZ ?=
 VERSION ?=
 RELEASE ?=
 
-.PHONY: image test-image sbom dist release demo docs test check loadtest lint format tests soak dear again crash fuzz \
+.PHONY: image test-image again-image sbom dist release demo docs test check loadtest lint format tests soak dear again crash fuzz \
 	explore constraints clean
 
 demo: $(VENV)/base
@@ -91,9 +91,15 @@ format: $(VENV)/dev
 image:
 	@deploy/image/build $(TAG) $(BASE_IMAGE) "$(NETWORK)" $(DOCKER_BUILD)
 
+# The last failures of these tests are kept apart from those of the lanes, which CI runs meanwhile.
+IMAGE_TESTS = IMAGE=$(TAG) BASE_IMAGE=$(BASE_IMAGE) $(BIN)/python -m pytest -p no:tests.lanes -o cache_dir=.pytest_cache/image \
+	tests/deploy/image tests/deploy/test_in_docker.py
+
 test-image: $(VENV)/dev image
-	IMAGE=$(TAG) BASE_IMAGE=$(BASE_IMAGE) $(BIN)/python -m pytest -p no:tests.lanes -p no:cacheprovider tests/deploy/image \
-		tests/deploy/test_in_docker.py
+	$(IMAGE_TESTS)
+
+again-image: $(VENV)/dev
+	$(IMAGE_TESTS) --last-failed --last-failed-no-failures none
 
 # The bill of materials that the image has.
 sbom:

@@ -26,12 +26,13 @@ def main() -> None:
     index, encoder, out = map(Path, sys.argv[1:])
     out.mkdir()
     try:
-        if is_given(index, "index"):
+        has_index, has_encoder = is_given(index, "index"), is_given(encoder, "encoder")
+        if has_index:
             shutil.copytree(index, out / "index")
         else:
             documents, settings = read_standard_library(), BuildSettings(facets=FACETS)
             build_index(documents, encoders.DEFAULT_ENCODER, out / "index", settings)
-        if is_given(encoder, "encoder"):
+        if has_encoder:
             shutil.copytree(encoder, out / "encoder")
             encoder = out / "encoder"
         else:

@@ -116,9 +116,12 @@ class LexicalIndex(AllWords):
         analysis = analysis_of(language, pieces, version)
         names = os.listdir(folder) if names is None else names  # noqa: PTH208
         # tantivy locks a folder that it opens by a file in it, which fails on read-only storage.
+        # So would a lock that an earlier version has left there.
         with _temporary_folder() as view:
             try:
                 for name in names:
+                    if name.startswith("."):
+                        continue
                     Path(view, name).symlink_to((folder / name).absolute())
                 with _damage():
                     found = cls(tantivy.Index.open(view), analysis)
@@ -392,6 +395,7 @@ def empty_index(analysis: Analysis, folder: Path | None = None) -> Any:
     schema.add_unsigned_field(_ROW, indexed=True, fast=True)
     schema.add_unsigned_field(_CODES, indexed=True)
     index = tantivy.Index(schema.build(), None if folder is None else str(folder))
+    index.config_reader("manual")  # else a thread watches the folder, and locks it by a file in it
     index.register_tokenizer(_WORDS, analysis.analyser)
     return index
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tantivy
 
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.encoders.encoder import OnnxEncoder
@@ -15,8 +16,8 @@ from swiftlet.index.building.build import BuildSettings, build_index
 from swiftlet.index.documents.passages import PassageSplitter
 from swiftlet.index.documents.store import DocumentStore
 from swiftlet.index.documents.writer import write_documents
-from swiftlet.index.lexical.analysis import LANGUAGES, PIECES
-from swiftlet.index.lexical.index import LexicalIndex
+from swiftlet.index.lexical.analysis import LANGUAGES, PIECES, analysis_of
+from swiftlet.index.lexical.index import LexicalIndex, empty_index
 from swiftlet.index.lexical.writer import write_lexical_index
 from swiftlet.index.parts.local_parts import BaseParts
 from swiftlet.index.parts.search_parts import FixedIndex
@@ -25,8 +26,10 @@ from swiftlet.manifest import Manifest
 from swiftlet.progress import Silence
 from swiftlet.search.searcher import Searcher
 from swiftlet.types import Document, Embeddings
+from tests.polling import wait_until
 
 DIM = 8
+LOCK = ".tantivy-meta.lock"
 WORDS = [f"w{n}" for n in range(300)]
 MANIFEST = Manifest("index", dim=DIM, embedding_space="random", files={}, created_by="a test")
 LexicalIndexOf = Callable[..., LexicalIndex]
@@ -365,6 +368,33 @@ def test_a_folder_that_cannot_be_written_is_opened(lexical_index_of, tmp_path):
     assert all(file.stat().st_mode & 0o444 == 0o444 for file in before)
     LexicalIndex.open(tmp_path / "lexical", "none")
     assert sorted((tmp_path / "lexical").iterdir()) == before
+
+
+def test_a_lock_that_an_earlier_version_left_in_a_folder_is_not_taken(lexical_index_of, tmp_path):
+    lexical_index_of(["tea", "snow"])
+    (tmp_path / "lexical" / LOCK).mkdir()  # cannot be locked
+    index = LexicalIndex.open(tmp_path / "lexical", "none")
+    assert index.parse("snow").search(1)[1].tolist() == [1]
+
+
+def test_no_thread_leaves_a_lock_in_a_folder_that_is_written(tmp_path):
+    ours, watched = tmp_path / "ours", tmp_path / "watched"
+    ours.mkdir()
+    watched.mkdir()
+    both = {
+        ours: empty_index(analysis_of("none"), ours),
+        watched: tantivy.Index(tantivy.SchemaBuilder().build(), str(watched)),
+    }
+    # A thread that watches has looked again once a second change has been seen.
+    for _ in range(2):
+        for folder, index in both.items():
+            writer = index.writer(15_000_000, 1)
+            writer.add_document(tantivy.Document())
+            writer.commit()
+            writer.wait_merging_threads()
+            (folder / LOCK).unlink()  # the writer's
+        wait_until((watched / LOCK).is_file)
+        assert not (ours / LOCK).exists()
 
 
 def test_a_folder_without_an_index_is_refused(tmp_path):
