@@ -36,7 +36,8 @@ def demo(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8080,
 ) -> None:
     """Index the Python standard library's documentation and serve it."""
-    from service.server import listen, serve
+    from service.listeners import listen
+    from service.server import serve
     from service.settings import load_settings
     from swiftlet.demo import FACETS, NAME, read_standard_library
     from swiftlet.encoders.encoder import OnnxEncoder

@@ -31,7 +31,7 @@ def mcp(
     from pathlib import Path
 
     import swiftlet
-    from service.server import listen
+    from service.listeners import listen
     from swiftlet.extras import extra
 
     index: str | Path = place

@@ -77,7 +77,8 @@ def _up(folder: Path, encoder: str | None, host: str, port: int) -> None:
         begin_loading()
         if next(islice(folder.rglob("*"), _MANY_FILES, None), None):
             ahead = ReadAhead(folder)
-    from service.server import listen, serve
+    from service.listeners import listen
+    from service.server import serve
     from service.settings import load_settings
     from swiftlet.manifest import read_manifest
     from swiftlet.sync.refine import is_first
@@ -256,7 +257,7 @@ def _keep(folder: Path, arguments: tuple[Any, ...]) -> None:
 def _serve_tools(index: Path, asked: str | None, host: str, port: int) -> None:
     """Serve the tools of `swiftlet mcp` over HTTP, on the port after the service's."""
     import swiftlet
-    from service.server import listen
+    from service.listeners import listen
     from swiftlet.errors import RetrievalError
     from swiftlet.integrations.mcp import mcp_server
 

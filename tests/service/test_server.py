@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
-from service.server import listen
+from service.listeners import listen
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.errors import InvalidArgumentError
 from tests.polling import wait_until
