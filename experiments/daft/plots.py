@@ -6,8 +6,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.daft.figures import DELTA_PER_DIMENSION, LONGEST_ALIGNMENT, SETTINGS, stopping
+from experiments.daft.evaluations import DELTA_PER_DIMENSION, stopping
+from experiments.daft.figures import LONGEST_ALIGNMENT
 from experiments.daft.runs import directory
+from measuring.experiment import settings_beside
 from measuring.plots import (
     COLOURS,
     INK,
@@ -22,6 +24,8 @@ from measuring.plots import (
 from measuring.results import Figures
 
 Floats = NDArray[np.float64]
+
+SETTINGS = settings_beside(__file__)
 
 THRESHOLD = f"δ = {DELTA_PER_DIMENSION:.3f} a dimension"
 _PANEL_INCHES = (4.6, 3.3)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from experiments.daft import __main__ as daft
-from experiments.daft.figures import across
+from experiments.daft.evaluations import across
 from experiments.daft.plots import draw
 from experiments.daft.runs import (
     EVALUATED,

@@ -1,0 +1,1 @@
+"""Query encoders that are learnt from an index alone."""
