@@ -23,7 +23,7 @@ def clone(tmp_path: Path) -> Path:
     return tmp_path / "swiftlet"
 
 
-@pytest.mark.timeout(1200)  # the environment, the demo's index and the load take long
+@pytest.mark.timeout(2400)  # the environment, the demo's index and the load take long
 def test_clone_run_search_and_load(clone: Path, image: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
