@@ -10,6 +10,7 @@ from fastapi.middleware.cors import CORSMiddleware
 from fastapi.routing import iter_route_contexts
 
 from service.admission.executor import SearchExecutor
+from service.live.challenger import Challenger
 from service.live.insight import Insight
 from service.live.no_index import NoIndex
 from service.live.query_log import QueryLog
@@ -63,6 +64,7 @@ def create_app(
     files: Path | None = None,
     query_log: QueryLog | None = None,
     insight: Insight | None = None,
+    challenger: Challenger | None = None,
     tracing: "Tracing | None" = None,
 ) -> FastAPI:
     """The HTTP application over the searcher in `state`, counting into `metrics`.
@@ -95,6 +97,7 @@ def create_app(
         turns or Turns(),
         has_files=files is not None,
         log=query_log,
+        challenger=challenger,
     )
     app.state.metrics = metrics
     add_problem_handlers(app)

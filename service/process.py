@@ -17,6 +17,7 @@ from pydantic import SecretStr
 from service.admission.executor import SearchExecutor
 from service.app import create_app
 from service.listeners import BACKLOG
+from service.live.challenger import Challenger
 from service.live.insight import Insight
 from service.live.peers import Peers
 from service.live.query_log import REDACTED, QueryLog
@@ -30,6 +31,7 @@ from service.sight.metrics import Metrics
 from service.wire.connection import UnreadAnswers, bounded_connection
 from service.wire.keys import ApiKey
 from service.wire.turns import Turns
+from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.extras import extra
 from swiftlet.relevance.log import LogWriter
@@ -88,6 +90,9 @@ def answer(
             stack.callback(query_log.close)
             insight = Insight(settings.query_log, partial(open_searcher, settings))
             stack.callback(insight.close)
+        challenger = _challenger(settings, registry) if settings.challenges else None
+        if challenger is not None:
+            challenger.check(state.loaded.searcher)
         unread, turns, metrics = UnreadAnswers(), Turns(), Metrics(registry, peers)
         app = create_app(
             state,
@@ -106,6 +111,7 @@ def answer(
             files=settings.files,
             query_log=query_log,
             insight=insight,
+            challenger=challenger,
             tracing=tracing,
         )
         connection = bounded_connection(
@@ -175,6 +181,17 @@ def _query_log(
         secret=secret,
         redact=settings.query_log_redact or REDACTED,
         hash_key=settings.query_log_key.get_secret_value(),
+    )
+
+
+def _challenger(settings: Settings, registry: CollectorRegistry) -> Challenger:
+    place = settings.challenger_encoder
+    return Challenger(
+        registry,
+        encoder=None if place is None else OnnxEncoder.load(place, role="query"),
+        weight=settings.challenger_weight,
+        mode=settings.challenger_mode,
+        is_shadow=settings.challenger_shadow,
     )
 
 

@@ -64,6 +64,7 @@ def serve(
         cache_bytes=settings.cache_bytes,
         document_encoder=_document_encoder(settings) if listed(settings.write_keys) else None,
         reranker=settings.reranker,
+        challenger=settings.challenger_encoder,
     )
     if refining is not None:
         workers = 1

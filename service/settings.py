@@ -24,10 +24,11 @@ from service.wire.requests import MEBIBYTE, Limits
 from swiftlet.address import ADDRESSES, Address
 from swiftlet.arguments import place_of
 from swiftlet.encoders.encoder import Precision
-from swiftlet.encoders.opening import Place, encoder_place
+from swiftlet.encoders.opening import Place, directory_of, encoder_place
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.index.query_encoder import query_encoder_if_any
 from swiftlet.processors import available_processors
+from swiftlet.search.request import Mode
 
 PREFIX = "SWIFTLET_"
 
@@ -147,6 +148,12 @@ class Settings(BaseSettings):
     query_log_key: SecretStr = Field(
         SecretStr(""), description="a key, by which queries are hashed in the log"
     )
+    challenger_encoder: Annotated[Path, BeforeValidator(directory_of)] | None = Field(
+        None, description="the path of an encoder directory, or the name of one that ships"
+    )
+    challenger_weight: float | None = Field(None, ge=0, le=1, description="a number from 0 to 1")
+    challenger_mode: Mode | None = Field(None, description="hybrid, dense or lexical")
+    challenger_shadow: bool = Field(False, description="true or false")
     tracing: bool = Field(False, description="true or false")
 
     @property
@@ -155,6 +162,12 @@ class Settings(BaseSettings):
         if self.encoder is not None or self.index is None:
             return self.encoder
         return query_encoder_if_any(self.index)
+
+    @property
+    def challenges(self) -> bool:
+        """Whether searches are compared with another way to search."""
+        given = (self.challenger_encoder, self.challenger_weight, self.challenger_mode)
+        return any(each is not None for each in given)
 
     @property
     def limits(self) -> Limits:
@@ -184,6 +197,17 @@ class Settings(BaseSettings):
                     "queued": self.max_queued_queries,
                     "batch": self.max_batch_queries,
                 },
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _clicks_judge_a_challenger(self) -> Self:
+        if self.challenges and self.query_log is None and not self.challenger_shadow:
+            raise PydanticCustomError(
+                "no_clicks",
+                "a challenger is judged by clicks, but {prefix}QUERY_LOG is not set: name a folder "
+                "for them, or set {prefix}CHALLENGER_SHADOW=true, which only compares",
+                {"prefix": PREFIX},
             )
         return self
 

@@ -59,6 +59,7 @@ def needed_memory(
     cache_bytes: int,
     document_encoder: "Place | None" = None,
     reranker: Path | None = None,
+    challenger: "Place | None" = None,
 ) -> NeededMemory:
     """What a service needs. Its processes share the packages and the first encoder.
 
@@ -69,7 +70,9 @@ def needed_memory(
         can be written.
     """
     models = _model_bytes(encoder) + (0 if reranker is None else _model_bytes(reranker))
+    # Each process opens the challenger's encoder itself.
     of_each = _BYTES_A_THREAD * threads + cache_bytes
+    of_each += 0 if challenger is None else _model_bytes(challenger)
     if processes > 1:
         of_each += _BYTES_A_PROCESS
     serving = BASE_BYTES + models + processes * of_each

@@ -73,8 +73,13 @@ class QueryLog:
         searcher: Searcher,
         generation: str,
         hits: Sequence[tuple[str, float]],
+        challenger: str = "",
+        teams: str = "",
     ) -> None:
-        """Note an answered search; one without a text is left out."""
+        """Note an answered search; one without a text is left out.
+
+        :param challenger: What was mixed in, if anything was, like `teams`.
+        """
         if not asked.query:
             return
         context: RequestContext = request.state.context
@@ -84,7 +89,7 @@ class QueryLog:
         entry = LoggedSearch(
             time=round(now, 3),
             id=context.request_id,
-            session=self._session(request, now),
+            session=self.session(request, now),
             query=asked.query[:_LONGEST_QUERY],
             mode=asked.mode or searcher.modes[0],
             index=generation,
@@ -92,7 +97,11 @@ class QueryLog:
             offset=asked.offset,
             filter=sorted({each.path for each in conditions(asked.filter or Every(()))}),
             milliseconds={name: round(1000 * each, 3) for name, each in stages if each},
-            is_plain=asked.fusion == "weighted" and asked.weight in {None, searcher.weight},
+            challenger=challenger if teams else "",
+            teams=teams[:_MOST_HITS],
+            is_plain=not teams
+            and asked.fusion == "weighted"
+            and asked.weight in {None, searcher.weight},
         )
         self._add(entry)
 
@@ -111,7 +120,7 @@ class QueryLog:
         except Full:
             self._dropped.inc()
 
-    def _session(self, request: Request, now: float) -> str:
+    def session(self, request: Request, now: float) -> str:
         """The same for an hour for requests of one client, and then another."""
         client = request.headers.get("x-forwarded-for") or (request.client or [""])[0]
         agent = request.headers.get("user-agent", "")

@@ -14,6 +14,7 @@ from starlette.concurrency import run_in_threadpool
 
 from service.admission.cost import COST
 from service.admission.executor import Argument, SearchExecutor
+from service.live.challenger import Challenger
 from service.live.query_log import QueryLog
 from service.live.suggestions import Suggestions
 from service.wire.body import json_response
@@ -153,6 +154,7 @@ class Service:
     turns: Turns
     has_files: bool = False
     log: QueryLog | None = None
+    challenger: Challenger | None = None
 
     def check(self, *, refuses_overload: bool = False) -> None:
         """Refuse a request that cannot be answered now, before its body is read.

@@ -1,11 +1,12 @@
 """Searching, for one query and for several."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
+from time import time
 from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -53,6 +54,9 @@ _LONGEST_OFFSET = 9
 _RANKING = [name for name, option in OPTIONS.items() if option.ranks]
 """The fields that a cursor holds for, since they decide which documents are found."""
 
+Mixing = Callable[..., tuple[Sequence[Hit], str]]
+"""`Challenger.hits`, for one client."""
+
 _REFUSALS = (InvalidArgumentError, QueueFullError, DeadlineError)
 
 
@@ -60,7 +64,8 @@ class _Found(NamedTuple):
     """The hits of one query, its groups and context as JSON, how many hits, and their generation.
 
     `num_reranked` documents were scored by the re-ranker.
-    `stage_seconds` and `cached` are for metrics, the scores of documents for the query log.
+    `stage_seconds` and `cached` are for metrics, the scores and the teams of documents, where a
+    challenger's are among them, for the query log.
     """
 
     hits: bytes
@@ -72,6 +77,7 @@ class _Found(NamedTuple):
     stage_seconds: tuple[float, ...]
     cached: bool | None
     scores: Sequence[tuple[str, float]]
+    teams: str
 
 
 class _SearchRoute(JsonRoute):
@@ -173,14 +179,22 @@ async def _answer(service: Service, request: Request, asked: SearchFields, name:
             search, asked.cursor, limits, service.state.loaded.searcher
         )
         search = replace(search, offset=offset)
-    loaded, (found,) = await _find_each(service, request, [search], asked.timeout_ms)
+    challenger = service.challenger
+    mix = None
+    if challenger is not None and asked.cursor is None and challenger.takes(search):
+        seed = "" if service.log is None else service.log.session(request, time())
+        mix = partial(challenger.hits, seed=seed)
+    loaded, (found,) = await _find_each(service, request, [search], asked.timeout_ms, mix)
     if expected_generation not in (None, found.generation):
         raise InvalidRequestError(
             "cursor",
             "the index has changed since it gave this cursor: search again without it",
         )
     if service.log is not None:
-        service.log.searched(request, search, loaded.searcher, found.generation, found.scores)
+        name = "" if challenger is None else challenger.name
+        service.log.searched(
+            request, search, loaded.searcher, found.generation, found.scores, name, found.teams
+        )
     parts = [b'"hits":%b' % found.hits]
     headers = {}
     if search.rerank is not None:
@@ -243,9 +257,16 @@ def _check_groups(asked: SearchRequest, given: AbstractSet[str], limits: Limits)
 
 
 async def _find_each(
-    service: Service, request: Request, searches: Sequence[SearchRequest], timeout_ms: int
+    service: Service,
+    request: Request,
+    searches: Sequence[SearchRequest],
+    timeout_ms: int,
+    mix: Mixing | None = None,
 ) -> tuple[LoadedIndex, list[_Found]]:
-    """On the event loop: the index that answered, and the hits of searches for several queries."""
+    """On the event loop: the index that answered, and the hits of searches for several queries.
+
+    :param mix: Puts documents of a challenger among these.
+    """
     loaded, context = service.state.loaded, request.state.context
     asked = max(searches, key=lambda each: len(each.query))  # else they are alike
     if asked.rerank is not None and loaded.searcher.reranker is None:
@@ -279,7 +300,7 @@ async def _find_each(
     deadline = context.began + timeout_ms / 1000
     expected_seconds, grace_seconds = COST.of(asked, loaded.searcher)
     completed = await service.executor.map(
-        partial(_find_on_thread, loaded, deadline),
+        partial(_find_on_thread, loaded, deadline, mix),
         searches,
         deadline=deadline + grace_seconds,
         expected_seconds=expected_seconds,
@@ -292,11 +313,14 @@ async def _find_each(
     return loaded, [each.result for each in completed]
 
 
-def _find_on_thread(loaded: LoadedIndex, deadline: float, asked: SearchRequest) -> _Found:
+def _find_on_thread(
+    loaded: LoadedIndex, deadline: float, mix: Mixing | None, asked: SearchRequest
+) -> _Found:
     """On a thread of the executor: search, and write the hits as JSON."""
     found: SearchResult | GroupedResult
+    hits: Sequence[Hit]
     groups = context = b""
-    num_reranked = 0
+    teams, num_reranked = "", 0
     if asked.group_by is not None:
         found = loaded.searcher.search_groups(asked, deadline=deadline, cache=loaded.cache)
         hits = [group.hits[0] for group in found.groups]
@@ -309,6 +333,8 @@ def _find_on_thread(loaded: LoadedIndex, deadline: float, asked: SearchRequest) 
     else:
         found = loaded.searcher.search(asked, deadline=deadline, cache=loaded.cache)
         hits, num_reranked = found.hits, found.num_reranked
+        if mix is not None:
+            hits, teams = mix(loaded.searcher, asked, hits, deadline=deadline)
         if found.context is not None:
             context = to_json(found.context)
     is_uncached = loaded.cache is None or asked.mode == "lexical" or asked.embedding is not None
@@ -323,6 +349,7 @@ def _find_on_thread(loaded: LoadedIndex, deadline: float, asked: SearchRequest) 
         found.stage_seconds,
         None if is_uncached else found.cached,
         [(hit.document_id, hit.score) for hit in hits],
+        teams,
     )
 
 

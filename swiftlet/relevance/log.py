@@ -59,6 +59,12 @@ class LoggedSearch:
     milliseconds: dict[str, float] = field(default_factory=dict)
     """Of each stage that ran."""
 
+    challenger: str = ""
+    """What differs in the search whose documents were mixed in, if there was one."""
+
+    teams: str = ""
+    """Who gave each document, as `interleaving.team_draft` says; empty where nothing was mixed."""
+
     is_plain: bool = True
     """Whether its scores are those of the mode alone, without another weight or fusion."""
 

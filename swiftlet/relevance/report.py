@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
+from swiftlet.relevance.interleaving import Duel, p_text
 from swiftlet.relevance.log import HASHED, Log, LoggedSearch
 from swiftlet.search.searcher import Searcher
 from swiftlet.search.weak import weak_below
@@ -82,6 +83,8 @@ class Report:
     """Clicks on documents that their search has not shown; they count nowhere else."""
 
     damaged: int
+    duels: list[Duel]
+    """What clicks say of each challenger."""
 
     @property
     def frequent(self) -> list[QueryFigures]:
@@ -116,7 +119,7 @@ class Report:
         return (
             f"{weak / searches:.1%} of the searches since {recent[0].start:%Y-%m-%d %H:%M} are "
             f"weak, {weak_before / before:.1%} of the earlier ones: the share {verdict} "
-            f"({'p < 0.001' if p_value < 0.001 else f'p = {p_value:.2g}'})"
+            f"({p_text(p_value)})"
         )
 
     def _first(self, value: Callable[[QueryFigures], float]) -> list[QueryFigures]:
@@ -156,8 +159,12 @@ def report_on(
     queries: dict[str, QueryFigures] = {}
     followed: Counter[tuple[str, str]] = Counter()
     hours: dict[datetime, list[_Counted]] = {}
+    duels: dict[str, Duel] = {}
     for search, following in reading.with_following():
         ranks = reading.ranks(search)
+        if search.teams:
+            duel = duels.setdefault(search.challenger, Duel(search.challenger))
+            duel.count((search.session or search.id, search.query.casefold()), search.teams, ranks)
         figures = queries.setdefault(search.query.casefold(), QueryFigures(search.query))
         figures.clicked += bool(ranks)
         figures.ranks += ranks
@@ -192,6 +199,7 @@ def report_on(
         clicks=shown,
         foreign_clicks=reading.num_clicks - shown,
         damaged=log.num_damaged,
+        duels=[*duels.values()],
     )
 
 

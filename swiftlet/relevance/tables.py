@@ -40,7 +40,7 @@ def sentences_of(report: Report) -> list[str]:
         )
     if report.damaged:
         found.append(f"{report.damaged:,} lines are damaged and not counted")
-    return found
+    return found + [duel.verdict for duel in report.duels]
 
 
 def tables_of(report: Report) -> list[ReportTable]:
@@ -71,6 +71,12 @@ def tables_of(report: Report) -> list[ReportTable]:
         for each in report.periods
     ]  # fmt: skip
     found.append(ReportTable("times", "By time", columns, times))
+    duels = [
+        (each.challenger, *(f"{n:,}" for n in (each.searches, each.clicks, each.wins, each.losses)))
+        for each in report.duels
+    ]
+    of_duel = ("challenger", "searches", "opened", "prefer it", "prefer today's")
+    found.append(ReportTable("challengers", "Challengers", of_duel, duels))
     return [each for each in found if each.rows]
 
 

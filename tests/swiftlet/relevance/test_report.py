@@ -185,3 +185,15 @@ def test_the_command_prints_the_report_and_writes_it(small_index: Path, tmp_path
     assert (tmp_path / "out" / "weak.csv").is_file()
     result = CliRunner().invoke(app, ["report", f"{small_index}", "--log", f"{tmp_path / 'no'}"])
     assert result.exit_code == 2
+
+
+def test_clicks_on_mixed_answers_say_which_way_they_prefer() -> None:
+    of_duel = {"challenger": "weight 0.5", "teams": "AB", "hits": [("a", 1.0), ("b", 0.9)]}
+    asked = [searched(f"query {n}", n, id=f"{n}", session=f"{n}", **of_duel) for n in range(20)]
+    clicks = [Click(time=n + 0.5, id=f"{n}", document_id="b") for n in range(20)]
+    found = report(*asked, searched("plain", 50), *clicks)
+    assert "prefer the challenger (weight 0.5) in 20 of 20 searches" in sentences_of(found)[-1]
+    assert "so it is better (p < 0.001" in sentences_of(found)[-1]
+    (table,) = [each for each in tables_of(found) if each.name == "challengers"]
+    assert table.rows == [("weight 0.5", "20", "20", "20", "0")]
+    assert not report(searched("plain")).duels
