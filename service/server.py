@@ -32,6 +32,7 @@ from service.admission.memory_limit import (
 )
 from service.app import create_app
 from service.live.insight import Insight
+from service.live.judging import Judging
 from service.live.peers import Peers
 from service.live.query_log import REDACTED, QueryLog
 from service.live.reload import Reloader
@@ -205,6 +206,9 @@ def _work(
             stack.callback(query_log.close)
             insight = Insight(settings.query_log, partial(open_searcher, settings))
             stack.callback(insight.close)
+        judging = None
+        if settings.judgements is not None and settings.index is not None:
+            judging = Judging(settings.judgements)
         unread, turns, metrics = UnreadAnswers(), Turns(), Metrics(registry, peers)
         app = create_app(
             state,
@@ -223,6 +227,7 @@ def _work(
             files=settings.files,
             query_log=query_log,
             insight=insight,
+            judging=judging,
             tracing=tracing,
         )
         connection = bounded_connection(

@@ -31,8 +31,9 @@ from swiftlet.processors import available_processors
 
 PREFIX = "SWIFTLET_"
 
-OTHER_VARIABLES = frozenset({"SWIFTLET_DATA"})
-"""Variables with the prefix that are no settings of the service: the folder of test collections."""
+OTHER_VARIABLES = frozenset({"SWIFTLET_DATA", "SWIFTLET_LLM_KEY"})
+"""Variables with the prefix that are no settings of the service: the folder of test collections,
+and the key for `swiftlet judge --llm`."""
 
 _PORT = f"{PREFIX}PORT"
 _LINK = re.compile(
@@ -147,6 +148,7 @@ class Settings(BaseSettings):
     query_log_key: SecretStr = Field(
         SecretStr(""), description="a key, by which queries are hashed in the log"
     )
+    judgements: Path | None = Field(None, description="the path of a folder")
     tracing: bool = Field(False, description="true or false")
 
     @property
