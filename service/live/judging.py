@@ -75,14 +75,15 @@ class Judging:
             grade=grade,
         )
         try:
-            if (query_id, document_id) not in read_pool(self._folder).pairs:
+            pool = read_pool(self._folder)
+            if (query_id, document_id) not in pool.pairs:
                 raise InvalidRequestError(
                     "document_id",
                     f"the pool has no document {shown(document_id)} for the query "
                     f"{shown(query_id)}: load the page again",
                 )
             append_judgements(self._folder, [judgement])
-            _, verdict = sum_up(self._folder)
+            verdict = sum_up(self._folder, pool)
         except CollectionError as error:
             raise NotReadyError(f"{error}") from error
         return len(verdict.judgements.of(judgement.judge))

@@ -143,8 +143,10 @@ def _report(folder: Path, *, refuses: bool) -> None:
     from swiftlet.errors import CollectionError
     from swiftlet.relevance.agreement import sum_up
     from swiftlet.relevance.judgements import GRADES
+    from swiftlet.relevance.pool import read_pool
 
-    pool, verdict = sum_up(folder)
+    pool = read_pool(folder)
+    verdict = sum_up(folder, pool)
     print_result(
         folder,
         f"{len(pool.queries):,} queries, {count(len(pool), 'document')} to judge, "

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from swiftlet import disk
 from swiftlet.relevance.judgements import MODEL, Judgements, read_judgements, write_collection
-from swiftlet.relevance.pool import Pair, Pool, read_pool
+from swiftlet.relevance.pool import Pair, Pool
 
 FEWEST = 50
 """Judgements that are evidence, and documents in common that show how far two judges agree."""
@@ -118,17 +118,16 @@ class Verdict:
         return found
 
 
-def sum_up(folder: Path) -> tuple[Pool, Verdict]:
-    """Read what was judged, and write the queries and qrels that follow from it.
+def sum_up(folder: Path, pool: Pool) -> Verdict:
+    """Read what was judged of a pool, and write the queries and qrels that follow from it.
 
-    :raises CollectionError: When there is no pool.
+    :raises CollectionError: When the judgements cannot be read.
     :raises StorageError: When the disk refuses.
     """
-    pool = read_pool(folder)
     with disk.locked(folder):  # so that nobody writes what has been read before
         verdict = Verdict.on(read_judgements(folder, pool.pairs))
         write_collection(folder, pool, verdict.grades)
-    return pool, verdict
+    return verdict
 
 
 def kappa(graded: Sequence[tuple[int, int]]) -> float:

@@ -17,7 +17,7 @@ from swiftlet.relevance.pool import Pair, Pool
 
 FILE, QUERIES, QRELS = "judgements.jsonl", "queries.jsonl", Path("qrels") / "test.tsv"
 
-GRADES = ("not relevant", "partly", "relevant", "exactly what was searched")
+GRADES = ("not relevant", "partly", "relevant", "exactly this")
 """What the grades 0 to 3 mean."""
 
 MODEL = "llm:"

@@ -17,7 +17,7 @@ from swiftlet.relevance.judgements import (
     check_judge,
     read_judgements,
 )
-from swiftlet.relevance.pool import Pair, Pool, PooledDocument, PooledQuery, write_pool
+from swiftlet.relevance.pool import Pair, Pool, PooledDocument, PooledQuery, read_pool, write_pool
 from tests.small_disk import small_disk  # noqa: F401 - a fixture
 
 KILLED = """
@@ -109,12 +109,12 @@ def test_a_full_disk_is_said_and_leaves_what_was_judged(small_disk: Path) -> Non
 def test_a_folder_of_judgements_is_a_collection_for_other_tools(tmp_path: Path) -> None:
     make_pool(tmp_path)
     append_judgements(tmp_path, [judged(0, 0), judged(1, 3), judged(2, 2), judged(2, 1, "Bob")])
-    sum_up(tmp_path)
+    sum_up(tmp_path, read_pool(tmp_path))
     assert [each.text for each in read_queries(tmp_path)] == ["a query\t"]
     qrels = read_qrels(tmp_path / "qrels" / "test.tsv")
     assert qrels == {"q": {"d0": 0, "d1": 3, "d2": 1}}  # the lower one of two
     append_judgements(tmp_path, [judged(1, None)])
-    sum_up(tmp_path)
+    sum_up(tmp_path, read_pool(tmp_path))
     assert read_qrels(tmp_path / "qrels" / "test.tsv") == {"q": {"d0": 0, "d2": 1}}
 
 
@@ -123,7 +123,7 @@ def test_judgements_of_documents_that_the_pool_lacks_are_left_out_and_counted(
 ) -> None:
     make_pool(tmp_path, size=1)
     append_judgements(tmp_path, [judged(0, 1), judged(1, 3), judged(2, None)])
-    _, verdict = sum_up(tmp_path)
+    verdict = sum_up(tmp_path, read_pool(tmp_path))
     assert verdict.grades == {pair(0): 1}
     assert "1 judgements do not count: the pool lacks their documents" in verdict.notes
 

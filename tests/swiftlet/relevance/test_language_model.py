@@ -48,7 +48,7 @@ def test_a_model_judges_each_document_once_under_its_own_name(
     assert asked["path"] == "/v1/chat/completions"
     assert (asked["model"], asked["temperature"]) == ("small", 0)
     system, user = asked["messages"]
-    assert "3: exactly what was searched" in system["content"]
+    assert "3: exactly this" in system["content"]
     assert user["content"] == "The search: a query\t\n\nThe document:\nA passage."
     ask(server, folder)
     assert len(server.asked) == NUM
