@@ -21,7 +21,7 @@ from swiftlet.relevance.judgements import (
 from swiftlet.relevance.pool import PooledDocument, PooledQuery, read_pool
 
 _AT_ONCE = 4
-_THOUGHTS = re.compile(r"<think>.*?</think>", re.DOTALL)
+_END_OF_THOUGHTS = "</think>"
 _NUMBER = re.compile(r"\d+")
 
 _TASK = f"""You judge documents that a search has found. The grades are:
@@ -58,7 +58,7 @@ class Chat(ModelEndpoint):
         titles = filter(None, (document.title, document.heading))
         texts = "\n".join([*titles, document.passage])
         said = self._answer(f"The search: {query.text}\n\nThe document:\n{texts}")
-        numbers = {int(each) for each in _NUMBER.findall(_THOUGHTS.sub("", said))}
+        numbers = {int(each) for each in _NUMBER.findall(said.rpartition(_END_OF_THOUGHTS)[2])}
         grade = numbers.pop() if len(numbers) == 1 else -1
         return grade if grade in range(len(GRADES)) else said
 
