@@ -1,5 +1,6 @@
 """The folder of judgements that people judge at /judge."""
 
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from time import time
@@ -45,14 +46,7 @@ class Judging:
                 "query_id": query.query_id,
                 "query": query.text,
                 "documents": [
-                    {
-                        "document_id": each.document_id,
-                        "title": each.title,
-                        "heading": each.heading,
-                        "passage": each.passage,
-                        "highlights": each.highlights,
-                        "grade": given.get((query.query_id, each.document_id)),
-                    }
+                    {**asdict(each), "grade": given.get((query.query_id, each.document_id))}
                     for each in query.documents
                 ],
             }
