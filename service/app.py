@@ -12,6 +12,7 @@ from fastapi.routing import iter_route_contexts
 from service.admission.executor import SearchExecutor
 from service.live.challenger import Challenger
 from service.live.insight import Insight
+from service.live.judging import Judging
 from service.live.no_index import NoIndex
 from service.live.query_log import QueryLog
 from service.live.reload import Reloader
@@ -25,6 +26,7 @@ from service.routes.embeddings import embeddings_router
 from service.routes.feedback import feedback_router
 from service.routes.files import files_router
 from service.routes.insight import insight_router
+from service.routes.judging import judging_router
 from service.routes.operation import admin_router, without_index
 from service.routes.page import page_router
 from service.routes.rerank import rerank_router
@@ -65,13 +67,14 @@ def create_app(
     query_log: QueryLog | None = None,
     insight: Insight | None = None,
     challenger: Challenger | None = None,
+    judging: Judging | None = None,
     tracing: "Tracing | None" = None,
 ) -> FastAPI:
     """The HTTP application over the searcher in `state`, counting into `metrics`.
 
     Without `search_key`, searches need no key. Without `reloader`, there is no route to reload;
-    without `admin_key`, that route refuses every request. The same holds for `insight`, and for
-    `writing` with `write_key`. The originals of documents are below `files`.
+    without `admin_key`, that route refuses every request. The same holds for `insight`, `judging`,
+    and `writing` with `write_key`. The originals of documents are below `files`.
 
     :param unread: The connections with answers that clients have not read yet.
     :param turns: What heads and bodies take on the event loop, on connections and in routes.
@@ -122,6 +125,7 @@ def create_app(
         app.include_router(router)
     of_admin = [] if reloader is None else [admin_router(reloader)]
     of_admin += [] if insight is None else [insight_router(insight)]
+    of_admin += [] if judging is None else [judging_router(judging, service)]
     for router in of_admin:
         _include(app, router, admin_key or ApiKey([], variable="SWIFTLET_ADMIN_KEYS"))
     if writing is not None:

@@ -19,6 +19,7 @@ from service.app import create_app
 from service.listeners import BACKLOG
 from service.live.challenger import Challenger
 from service.live.insight import Insight
+from service.live.judging import Judging
 from service.live.peers import Peers
 from service.live.query_log import REDACTED, QueryLog
 from service.live.reload import Reloader
@@ -90,6 +91,9 @@ def answer(
             stack.callback(query_log.close)
             insight = Insight(settings.query_log, partial(open_searcher, settings))
             stack.callback(insight.close)
+        judging = None
+        if settings.judgements is not None and settings.index is not None:
+            judging = Judging(settings.judgements)
         challenger = _challenger(settings, registry) if settings.challenges else None
         if challenger is not None:
             challenger.check(state.loaded.searcher)
@@ -111,6 +115,7 @@ def answer(
             files=settings.files,
             query_log=query_log,
             insight=insight,
+            judging=judging,
             challenger=challenger,
             tracing=tracing,
         )

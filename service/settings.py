@@ -32,8 +32,9 @@ from swiftlet.search.request import Mode
 
 PREFIX = "SWIFTLET_"
 
-OTHER_VARIABLES = frozenset({"SWIFTLET_DATA"})
-"""Variables with the prefix that are no settings of the service: the folder of test collections."""
+OTHER_VARIABLES = frozenset({"SWIFTLET_DATA", "SWIFTLET_LLM_KEY"})
+"""Variables with the prefix that are no settings of the service: the folder of test collections,
+and the key for `swiftlet judge --llm`."""
 
 _PORT = f"{PREFIX}PORT"
 _LINK = re.compile(
@@ -154,6 +155,7 @@ class Settings(BaseSettings):
     challenger_weight: float | None = Field(None, ge=0, le=1, description="a number from 0 to 1")
     challenger_mode: Mode | None = Field(None, description="hybrid, dense or lexical")
     challenger_shadow: bool = Field(False, description="true or false")
+    judgements: Path | None = Field(None, description="the path of a folder")
     tracing: bool = Field(False, description="true or false")
 
     @property

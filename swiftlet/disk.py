@@ -7,6 +7,7 @@ their connections are opened here, and their finished files are synced here.
 
 import ctypes
 import errno
+import fcntl
 import io
 import os
 import shutil
@@ -48,6 +49,38 @@ def opened(path: Path, mode: str = "wb", **options: Any) -> IO[Any]:
 def write(path: Path, content: bytes | memoryview | str) -> None:
     """Write a whole file, text as UTF-8; it is not yet synced."""
     path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def append_lines(path: Path, lines: bytes) -> None:
+    """Append whole lines to a file and sync them, or leave it as it was; it is made if need be.
+
+    Several processes may do so at once. A line that one of them left unfinished ends first.
+    """
+    with path.open("a+b", buffering=0) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - 1))
+        left = memoryview(lines if file.read(1) in {b"", b"\n"} else b"\n" + lines)
+        try:
+            while left:
+                left = left[file.write(left) or 0 :]
+            sync(file)
+        except OSError:
+            file.truncate(size)
+            raise
+    if not size:
+        sync(path.parent)
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """No other block of any process runs meanwhile that locks this directory."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def overwrite(file: IO[Any], content: bytes, place: int) -> bool:

@@ -1,4 +1,7 @@
-"""A small server of `/v1/embeddings`, with the encoder that ships, which can be told to fail."""
+"""Small servers of OpenAI's API, which can be told to fail.
+
+Embeddings are made by the encoder that ships, and messages by a function.
+"""
 
 import json
 from collections.abc import Callable, Iterator
@@ -6,11 +9,12 @@ from contextlib import contextmanager
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Thread
-from typing import Any
+from typing import Any, TypeVar
 
 from swiftlet.encoders.encoder import OnnxEncoder, load_encoder
 
 Fault = Callable[["Handler"], None]
+AnyServer = TypeVar("AnyServer", bound="EmbeddingsServer")
 
 
 @cache
@@ -34,6 +38,20 @@ class EmbeddingsServer(ThreadingHTTPServer):
     def address(self) -> str:
         return f"http://127.0.0.1:{self.server_port}/v1?model=small"
 
+    def answer(self, body: dict[str, Any]) -> dict[str, Any]:
+        found = self.change(shipped().encode(body["input"]))
+        data = [{"index": n, "embedding": each.tolist()} for n, each in enumerate(found)]
+        # In another order, as the API allows.
+        return {"object": "list", "data": data[::-1]}
+
+
+class ChatServer(EmbeddingsServer):
+    """`change` makes the answer of a model of what the user says."""
+
+    def answer(self, body: dict[str, Any]) -> dict[str, Any]:
+        message = {"role": "assistant", "content": self.change(body["messages"][-1]["content"])}
+        return {"object": "chat.completion", "choices": [{"index": 0, "message": message}]}
+
 
 class Handler(BaseHTTPRequestHandler):
     server: EmbeddingsServer
@@ -45,10 +63,7 @@ class Handler(BaseHTTPRequestHandler):
         if self.server.faults:
             self.server.faults.pop(0)(self)
             return
-        found = self.server.change(shipped().encode(body["input"]))
-        data = [{"index": n, "embedding": each.tolist()} for n, each in enumerate(found)]
-        # In another order, as the API allows.
-        self.send(200, json.dumps({"object": "list", "data": data[::-1]}))
+        self.send(200, json.dumps(self.server.answer(body)))
 
     def send(
         self, status: int, body: str, kind: str = "application/json", **headers: object
@@ -111,8 +126,8 @@ def drip_of_head(handler: Handler) -> None:
 
 
 @contextmanager
-def answering() -> Iterator[EmbeddingsServer]:
-    with EmbeddingsServer() as server:
+def answering(kind: type[AnyServer] = EmbeddingsServer) -> Iterator[AnyServer]:  # type: ignore[assignment]
+    with kind() as server:
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         try:

@@ -1,7 +1,7 @@
 // The page at /insight: the report on the query log, for whoever has an admin key.
 
 import { element } from "./elements.js";
-import { Problem, fetchInsight, fill, keep, kept } from "./service.js";
+import { Problem, fetchAsAdmin, fill, keep, kept } from "./service.js";
 
 const KEY = "swiftlet.admin-key";
 const NO_LOG = "This service keeps no query log. Set SWIFTLET_QUERY_LOG to a folder, and start it again.";
@@ -27,7 +27,7 @@ async function show() {
 
 async function request() {
   try {
-    return await fetchInsight(kept(KEY));
+    return await fetchAsAdmin("insight/report", kept(KEY));
   } catch (error) {
     if (error instanceof Problem && error.status === 404) error.words = NO_LOG;
     throw error;

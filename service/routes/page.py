@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 _MEDIA_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 
-_PLACES = {"index.html": "/", "insight.html": "/insight"}
+_PLACES = {"index.html": "/", "insight.html": "/insight", "judge.html": "/judge"}
 
 PAGE_FILES = {
     _PLACES.get(name, f"/page/{name}"): (name, _MEDIA_TYPES[PurePath(name).suffix])

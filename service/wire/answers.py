@@ -303,6 +303,39 @@ class InsightAnswer(BaseModel):
     plot: str = Field(description="The searches by time, in SVG.")
 
 
+class PooledDocumentAnswer(BaseModel):
+    """A document to judge."""
+
+    document_id: str
+    title: str
+    heading: str
+    passage: str
+    highlights: list[tuple[int, int]] = Field(description="Spans of the query's words.")
+    grade: int | None = Field(description="What this judge gave it, if anything.")
+
+
+class PooledQueryAnswer(BaseModel):
+    """A query and its documents, in the order in which they are judged."""
+
+    query_id: str
+    query: str
+    documents: list[PooledDocumentAnswer]
+
+
+class PoolAnswer(BaseModel):
+    """The answer of `/judge/pool`."""
+
+    judge: str
+    queries: list[PooledQueryAnswer]
+    left_out: int = Field(description="Documents of the pool that the index lacks now.")
+
+
+class JudgedAnswer(BaseModel):
+    """The answer of `/judge/judgements`."""
+
+    judged: int = Field(description="Documents that this judge has judged.")
+
+
 class InfoAnswer(BaseModel):
     """The answer of `/info`."""
 

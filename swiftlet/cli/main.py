@@ -20,6 +20,7 @@ from swiftlet.cli.indexes.sync import sync
 from swiftlet.cli.indexes.tune import tune
 from swiftlet.cli.inspect import inspect
 from swiftlet.cli.install import install
+from swiftlet.cli.judge import judge
 from swiftlet.cli.mcp import mcp
 from swiftlet.cli.models.adapt import adapt
 from swiftlet.cli.models.distill import distill
@@ -148,6 +149,7 @@ _EXAMPLES: dict[Callable[..., None], str] = {
     evaluate: "swiftlet evaluate index --queries queries.jsonl --qrels qrels.tsv",
     compare: "swiftlet compare index FIRST SECOND --queries queries.jsonl",
     report: "swiftlet report index --log queries/",
+    judge: "swiftlet judge judgements/ --index index --log queries/",
     table: "swiftlet table first.run second.run --qrels qrels.tsv",
     tune: "swiftlet tune index --queries queries.jsonl --qrels qrels.tsv",
     fidelity: "swiftlet fidelity index",

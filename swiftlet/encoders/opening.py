@@ -14,7 +14,7 @@ from swiftlet import encoders
 from swiftlet.arguments import StrPath, path_of
 from swiftlet.encoders.encoder import ModelEncoder, OnnxEncoder, Precision, Role
 from swiftlet.encoders.function import FunctionEncoder, InTurn
-from swiftlet.encoders.remote import EncoderAddress, Endpoint, key_of_environment
+from swiftlet.encoders.remote import EncoderAddress, Endpoint
 from swiftlet.errors import InvalidArgumentError
 
 TextFunction = Callable[[list[str]], Any]
@@ -80,7 +80,7 @@ def encoder_place(encoder: EncoderSpec | None) -> Place | None:
         return encoder
     if isinstance(encoder, str):
         if _IS_ADDRESS.match(encoder):
-            return EncoderAddress.parse(encoder, key=key_of_environment())
+            return EncoderAddress.parse(encoder, key=EncoderAddress.key_of_environment())
         if is_asked(encoder):
             return EncoderFunction(encoder)
     elif callable(encoder) and not isinstance(encoder, os.PathLike):

@@ -240,6 +240,7 @@ def test_the_page_sends_requests_only_to_its_own_service(open_page: OpenPage, se
     document = quote(page.locator("#document-metadata dd").first.inner_text())
     paths = {url.removeprefix(server.url).split("?")[0] for url in asked if url[:5] != "data:"}
     of_other_pages = {"/page/try.js", "/insight", "/page/insight.js"}
+    of_other_pages |= {"/judge", "/page/judge.js", "/page/judge.css"}
     files = set(PAGE_FILES) - of_other_pages
     assert {*files, "/search", "/facets", "/info", "/weak", f"/documents/{document}"} == paths
 

@@ -103,7 +103,7 @@ def test_a_long_wait_is_said_once(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("swiftlet.encoders.remote._NOTED_SECONDS", 0.1)
+    monkeypatch.setattr("swiftlet.endpoint._NOTED_SECONDS", 0.1)
     server.faults = [answer(429, '{"error": "slow down"}')] * 2
     encoder.encode(["bees"])
     (said,) = caplog.messages
