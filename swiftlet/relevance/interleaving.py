@@ -1,8 +1,8 @@
 """Two rankings in one answer, and which of them the clicks prefer.
 
 Team-draft interleaving: Radlinski, Kurup and Joachims 2008, "How Does Clickthrough Data Reflect
-Retrieval Quality?". The test compares a fair coin with all other coins (Ville 1939; Robbins 1970): it
-holds whenever somebody looks, and however often.
+Retrieval Quality?". The test compares a fair coin with all other coins (Ville 1939; Robbins 1970):
+it holds whenever somebody looks, and however often.
 """
 
 from collections.abc import Callable, Iterable, Sequence
