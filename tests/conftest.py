@@ -3,6 +3,8 @@
 import os
 import shutil
 from collections.abc import Iterator
+from copy import copy
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +13,7 @@ from hypothesis import settings
 
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.encoders.tokenizer import _MOST_WORDS, Tokenizer
 from swiftlet.index.building.build import BuildSettings, build_index
 from swiftlet.search.searcher import Searcher
 from swiftlet.types import Document
@@ -54,6 +57,25 @@ def shared_data() -> Path:
             pytest.fail(message)
         pytest.skip(message)
     return folder
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _tokenizers_are_read_once() -> Iterator[None]:
+    """Of an encoder that ships, the tokenizer, which takes most of its opening, is read once."""
+    whole = Tokenizer.load
+    read = cache(whole)
+
+    def load(path: Path) -> Tokenizer:
+        real = path.resolve()
+        if DEFAULT_ENCODER.parent not in real.parents:
+            return whole(path)
+        found = copy(read(real))
+        found.most_words, found._ids_of_words, found._words_of = _MOST_WORDS, {}, {}
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Tokenizer, "load", load)
+        yield
 
 
 @pytest.fixture(scope="session")
