@@ -60,21 +60,32 @@ def shared_data() -> Path:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _tokenizers_are_read_once() -> Iterator[None]:
-    """Of an encoder that ships, the tokenizer, which takes most of its opening, is read once."""
-    whole = Tokenizer.load
-    read = cache(whole)
+def _encoders_are_read_once() -> Iterator[None]:
+    """Those that ship are read and verified once: it takes most of the time of a small index."""
+    read_encoder = cache(OnnxEncoder.load.__func__)
+    read_tokenizer = cache(whole := Tokenizer.load)
 
-    def load(path: Path) -> Tokenizer:
-        real = path.resolve()
-        if DEFAULT_ENCODER.parent not in real.parents:
-            return whole(path)
-        found = copy(read(real))
+    def load_encoder(cls: type[OnnxEncoder], directory: Path, **options: object) -> OnnxEncoder:
+        is_shipped = (real := directory.resolve()).parent == DEFAULT_ENCODER.parent
+        role = options.pop("role", None)
+        read = read_encoder if is_shipped else read_encoder.__wrapped__
+        found = copy(read(cls, real if is_shipped else directory, **options))
+        found.tokenizer = fresh(found.tokenizer)
+        return found if role is None else found.reading(role)
+
+    def load_tokenizer(path: Path) -> Tokenizer:
+        is_shipped = (real := path.resolve()).parent.parent == DEFAULT_ENCODER.parent
+        return fresh(read_tokenizer(real)) if is_shipped else whole(path)
+
+    def fresh(tokenizer: Tokenizer) -> Tokenizer:
+        """The tokenizer as if it had read nothing yet."""
+        found = copy(tokenizer)
         found.most_words, found._ids_of_words, found._words_of = _MOST_WORDS, {}, {}
         return found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Tokenizer, "load", load)
+        patch.setattr(OnnxEncoder, "load", classmethod(load_encoder))
+        patch.setattr(Tokenizer, "load", load_tokenizer)
         yield
 
 
