@@ -1,6 +1,5 @@
 """The real service, servers of known latency, and queries."""
 
-import gc
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,15 +12,6 @@ from tests.conftest import TOPICS
 from tests.service.conftest import Server, running
 
 PACED_SERVER = Path(__file__).with_name("paced_server.py")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _small_heap() -> Iterator[None]:
-    """A load begins with a collection of garbage, which takes as long as the heap is large."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture(scope="module")
