@@ -13,6 +13,9 @@ from tests.runs import collection, tiny_encoder
 
 __all__ = ["checkpoints", "collection", "tiny_encoder"]
 
+DOCUMENTS = 200
+"""Of six sentences each: a thousand sentences are the least that an adaptation takes."""
+
 
 @pytest.fixture(autouse=True, scope="session")
 def _one_thread() -> None:
@@ -34,7 +37,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 f"Kalo {' '.join(chance.choices(WORDS, k=4))} {own_word(number)}." for _ in range(6)
             ),
         }
-        for number in range(240)
+        for number in range(DOCUMENTS)
     ]
     path = folder / "corpus.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)))

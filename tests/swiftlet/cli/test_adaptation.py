@@ -16,50 +16,57 @@ from tests.runs import Listener
 from training.adaptation import adaptation
 from training.errors import TrainingStoppedError
 
-NAME = "all-MiniLM-L6-v2-query-lookup-adapted"
+
+@pytest.fixture
+def tiny(tiny_encoder: Path) -> tuple[object, ...]:
+    """Options by which the tiny encoder indexes, and is adapted."""
+    of_index = ("--encoder", tiny_encoder, "--passage-tokens", 24, "--overlap-tokens", 0)
+    return (*of_index, "--adapt-queries", "--student", tiny_encoder)
 
 
-@pytest.fixture(scope="module")
-def index(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An index whose query encoder was adapted; read only."""
-    out, log = tmp_path_factory.mktemp("adapted") / "index", corpus.with_name("log.txt")
+def test_searches_use_an_encoder_that_finds_more_on_documents_it_has_not_seen(
+    corpus: Path, tiny: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(adaptation.OF_LAYERS, "learning_rate", 3e-3)
+    index, log = tmp_path / "index", tmp_path / "log.txt"
     log.write_text("what is kalo\nwho has a lolo")
-    result = swiftlet("index", corpus, "--out", out, "--adapt-queries", "--queries", log)
+    result = swiftlet("index", corpus, "--out", index, *tiny, "--queries", log)
     assert result.exit_code == 0, result.output
-    note = " ".join(result.stderr.split())
-    assert f"the query encoder {LOOKUP_QUERY_ENCODER.name} is adapted: nDCG@10 of " in note
-    return out
-
-
-def test_searches_use_an_encoder_that_finds_more_on_documents_it_has_not_seen(index: Path) -> None:
+    assert "the query encoder bert is adapted: nDCG@10 of " in " ".join(result.stderr.split())
     figures = read_manifest(index).details["query_encoder"]
-    assert figures["name"] == NAME
+    assert figures["name"] == "bert-adapted"
     assert figures["held_out"] >= 200
     assert figures["ndcg@10"]["after"] > figures["ndcg@10"]["before"]
     adapted = load_manifest(index / "query_encoder", "encoder")
     assert adapted.embedding_space == read_manifest(index).embedding_space
-    assert adapted.details["name"] == NAME
+    assert adapted.details["name"] == "bert-adapted"
     assert swiftlet("search", index, "kalo lolo", "--mode", "dense").exit_code == 0
-    assert NAME in swiftlet("inspect", index).stdout
+    assert "bert-adapted" in swiftlet("inspect", index).stdout
 
 
 @pytest.mark.soak
-def test_the_two_layers_that_ship_are_adapted_too(corpus: Path, tmp_path: Path) -> None:
-    options = ("--adapt-queries", "--student", DEFAULT_QUERY_ENCODER.name)
-    result = swiftlet("index", corpus, "--out", tmp_path / "index", *options)
+@pytest.mark.parametrize(
+    ("options", "student"),
+    [
+        ((), LOOKUP_QUERY_ENCODER),
+        (("--student", DEFAULT_QUERY_ENCODER.name), DEFAULT_QUERY_ENCODER),
+    ],
+)
+def test_the_query_encoders_that_ship_are_adapted_too(
+    corpus: Path, options: tuple[str, ...], student: Path, tmp_path: Path
+) -> None:
+    result = swiftlet("index", corpus, "--out", tmp_path / "index", "--adapt-queries", *options)
     assert result.exit_code == 0, result.output
     figures = read_manifest(tmp_path / "index").details["query_encoder"]
-    assert figures["name"] == f"{DEFAULT_QUERY_ENCODER.name}-adapted"
+    assert figures["name"] == f"{student.name}-adapted"
     assert figures["ndcg@10"]["after"] > figures["ndcg@10"]["before"]
 
 
 def test_an_encoder_that_is_not_better_is_not_kept(
-    corpus: Path, tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    corpus: Path, tiny: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(adaptation.OF_LAYERS, "learning_rate", 1e-12)
-    tiny = ("--encoder", tiny_encoder, "--student", tiny_encoder, "--passage-tokens", 24)
-    options = (*tiny, "--overlap-tokens", 0, "--adapt-queries")
-    result = swiftlet("index", corpus, "--out", tmp_path / "index", *options)
+    result = swiftlet("index", corpus, "--out", tmp_path / "index", *tiny)
     assert result.exit_code == 0, result.output
     assert "is not adapted: nDCG@10 of" in " ".join(result.stderr.split())
     assert "query_encoder" not in read_manifest(tmp_path / "index").details
