@@ -41,6 +41,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> SentenceTransformer:
     return load_model(folder)
 
 
+@pytest.mark.check
 def test_embeddings_are_those_of_the_package_in_every_language(
     model: SentenceTransformer, engine: E5
 ) -> None:
@@ -49,6 +50,7 @@ def test_embeddings_are_those_of_the_package_in_every_language(
         assert (found * expected).sum(axis=1).min() > 0.999
 
 
+@pytest.mark.check
 def test_texts_have_as_many_tokens_as_in_the_package(
     model: SentenceTransformer, engine: E5
 ) -> None:

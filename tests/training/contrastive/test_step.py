@@ -134,7 +134,7 @@ def assert_same(
         torch.testing.assert_close(found[name], gradient, atol=tolerance, rtol=1e-3, msg=name)
 
 
-@pytest.mark.parametrize("micro_batch_size", [1, 2, 5, 100])
+@pytest.mark.parametrize("micro_batch_size", [1, 5, 100])
 def test_the_gradient_is_that_of_a_plain_pass_for_every_micro_batch_size(
     micro_batch_size: int, checkpoints: dict[str, Path]
 ) -> None:

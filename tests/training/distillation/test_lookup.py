@@ -66,7 +66,7 @@ def test_one_that_was_exported_is_trained_further(
         largest = weights.abs().max(dim=1, keepdim=True)[0]
         bound = largest / (253 if precision == "int8" else 1e6)
         assert ((table[name] - weights).abs() <= bound).all()
-    distil(tmp_path / "run", student=str(exported), layers=None)
+    distil(tmp_path / "run", student=str(exported), layers=None, epochs=0.5)
     settings = json.loads((tmp_path / "run" / "recipe.json").read_text())
     assert settings["distance"] == "cosine"
 
@@ -80,7 +80,7 @@ def test_an_exported_encoder_teaches_and_an_average_keeps_a_share_of_the_student
     options = {"teacher": str(exported), "student": str(student), "layers": None}
     tables = [Tower.load(TowerSettings(model=student))]
     for name, average in (("whole", 0.0), ("mixed", 0.25)):
-        outcome = distil(tmp_path / name, **options, average=average)
+        outcome = distil(tmp_path / name, **options, average=average, epochs=2.0)
         assert outcome.cosine > 0
         assert load_manifest(tmp_path / name, "model").embedding_space == space
         tables.append(Tower.load(TowerSettings(model=tmp_path / name / "query_encoder")))

@@ -26,7 +26,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Read only."""
     out = tmp_path_factory.mktemp("reranked") / "index"
     documents = [{"_id": f"d{n}", "title": f"Title {n}", "text": t} for n, t in enumerate(TEXTS)]
-    build(documents, out)
+    build(documents, out, encoder=LOOKUP_QUERY_ENCODER)  # of the space of the teacher
     return out
 
 

@@ -65,7 +65,7 @@ def assert_same_result(out: Path, whole: Path) -> None:
 
 @pytest.fixture(scope="module")
 def killed(whole: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that was killed in its first stage, went on, and was killed in its second; read only."""
+    """A run that was killed in its first stage, and again in its second; read only."""
     recipe, _ = whole
     out = tmp_path_factory.mktemp("killed") / "run"
     for stage in ("alignment", "fine-tuning"):

@@ -14,16 +14,16 @@ def gaussian_divergence(shift: float, scale: float, dim: int) -> float:
     return dim * one
 
 
-@pytest.mark.parametrize("dim", [1, 2, 5, 8])
+@pytest.mark.parametrize("dim", [1, 8])
 @pytest.mark.parametrize(("shift", "scale"), [(0.0, 1.0), (0.5, 1.0), (0.0, 2.0), (0.3, 1.5)])
 def test_the_estimate_agrees_with_the_closed_form_for_gaussians(
     dim: int, shift: float, scale: float
 ) -> None:
     generator = torch.Generator().manual_seed(dim)
-    sample = torch.randn(6000, dim, generator=generator)
-    other = torch.randn(6000, dim, generator=generator) * scale + shift
+    sample = torch.randn(4000, dim, generator=generator)
+    other = torch.randn(4000, dim, generator=generator) * scale + shift
     expected = gaussian_divergence(shift, scale, dim)
-    # The estimator's bias at 6,000 points grows with the dimension.
+    # The estimator's bias at 4,000 points grows with the dimension.
     assert kl_estimate(sample, other) == pytest.approx(expected, abs=0.1 + 0.03 * dim * expected)
 
 
