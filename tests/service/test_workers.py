@@ -86,15 +86,16 @@ def index_of(out: Path, **texts: str) -> Path:
     return out
 
 
-@pytest.fixture
-def index(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A link to an index."""
-    index_of(tmp_path / "first", tea="Leaves in hot water.", ski="Down a slope on boards.")
-    (tmp_path / "index").symlink_to("first")
-    return tmp_path / "index"
+    folder = tmp_path_factory.mktemp("workers")
+    index_of(folder / "first", tea="Leaves in hot water.", ski="Down a slope on boards.")
+    (folder / "index").symlink_to("first")
+    return folder / "index"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def server(index: Path) -> Iterator[Server]:
     with running(index, workers=2, threads=2, write_keys=KEY, admin_keys=KEY) as server:
         yield server
@@ -121,22 +122,24 @@ def test_each_process_writes_and_finds_what_was_written_at_once(pair: list[Worke
 
 
 def test_one_scrape_has_the_figures_of_all_processes(server: Server, pair: list[Worker]) -> None:
+    searched = 'route="/search",status="200"'
+    of_both = {
+        f"swiftlet_requests_total{{{searched}}}": 3,
+        'swiftlet_request_seconds_bucket{le="+Inf",route="/search"}': 3,
+        'swiftlet_documents_written_total{change="put"}': 1,
+        'swiftlet_reloads_total{outcome="loaded"}': 1,
+    }
+    before = {series: server.value(series) for series in of_both}
     for times, worker in enumerate(pair, 1):
         for _ in range(times):
             worker.found("water")
     put = {"documents": [{"_id": "new", "text": "Roasted coffee."}]}
     assert pair[1].ask("PUT", "/documents", put)[0] == 200
     assert pair[1].ask("POST", "/admin/reload")[0] == 200
-    searched = 'route="/search",status="200"'
-    for series, expected in {
-        f"swiftlet_requests_total{{{searched}}}": 3,
-        'swiftlet_request_seconds_bucket{le="+Inf",route="/search"}': 3,
-        "swiftlet_requests_in_flight": 1,
-        'swiftlet_documents_written_total{change="put"}': 1,
-        'swiftlet_reloads_total{outcome="loaded"}': 1,
-        "swiftlet_changed_passages": 1,
-    }.items():
-        assert server.value(series) == expected, series
+    for series, expected in of_both.items():
+        assert server.value(series) == before[series] + expected, series
+    assert server.value("swiftlet_requests_in_flight") == 1
+    assert server.value("swiftlet_changed_passages") == 1
     started = min(worker.process.create_time() for worker in pair)
     assert abs(server.value("process_start_time_seconds") - started) < 60
 
