@@ -59,7 +59,7 @@ async def refused(client: Client, tool: str, **arguments: object) -> str:
 
 
 async def use(client: Client, index: Path) -> None:
-    """What a program with a language model does."""
+    """What a program with a language model does, whatever carries its messages."""
     tools = {tool.name: tool for tool in (await client.list_tools()).tools}
     assert {*tools} == {"search", "get_document", "similar"}
     assert "How many documents" in str(tools["search"].input_schema)
@@ -140,7 +140,9 @@ def test_a_client_searches_and_reads_over_standard_input(index: Path) -> None:
 def test_a_client_searches_and_reads_over_http(index: Path, free_port: int) -> None:
     async def main() -> None:
         async with Client(f"http://127.0.0.1:{free_port}/mcp") as client:
-            await use(client, index)
+            found = await answer(client, "search", query="volcano number 3", top_k=3)
+            assert found.startswith("[volcano-3] volcano 3")
+            assert "max_tokens is 0" in await refused(client, "search", query="a", max_tokens=0)
 
     command = [sys.executable, "-m", "swiftlet", "mcp", index, "--http", "--port", f"{free_port}"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:

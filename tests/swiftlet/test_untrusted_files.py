@@ -167,9 +167,8 @@ def test_arrays_that_do_not_fit_are_refused_by_name(
     wrong = [most, array[:0], array.reshape(1, -1), array.astype(float), np.tile(array, 2)]
     if array.dtype.kind == "i":
         wrong.append(np.full_like(array, -5))
-    for number, each in enumerate(wrong):
-        index = tmp_path / f"{number}"
-        shutil.copytree(small_index, index)
+    index = Path(shutil.copytree(small_index, tmp_path / "index"))
+    for each in wrong:
         np.save(index / name, each)
         sign(index)
         with pytest.raises(CorruptIndexError, match=name.partition("/")[0].partition(".")[0]):

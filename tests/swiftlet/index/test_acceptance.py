@@ -1,3 +1,4 @@
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +11,29 @@ from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.errors import EmbeddingSpaceMismatch
 from swiftlet.index.building.adopt import adopt
 from swiftlet.manifest import read_manifest
-from swiftlet.types import Document
+from swiftlet.types import Document, Embeddings
 
 
-@pytest.fixture
-def adopted(small_documents: list[Document], shipped_encoder: OnnxEncoder, tmp_path: Path) -> Path:
-    """An index of vectors whose model it does not know."""
-    texts = [f"{each.title}\n{each.text}" for each in small_documents]
-    vectors = shipped_encoder.encode(texts)
-    adopt(vectors, tmp_path / "adopted", texts=small_documents, factory="Flat")
-    return tmp_path / "adopted"
+@pytest.fixture(scope="module")
+def texts(small_documents: list[Document]) -> list[str]:
+    return [f"{each.title}\n{each.text}" for each in small_documents]
+
+
+@pytest.fixture(scope="module")
+def vectors(texts: list[str], shipped_encoder: OnnxEncoder) -> Embeddings:
+    return shipped_encoder.encode(texts)
+
+
+@pytest.fixture(scope="module")
+def adopted(
+    small_documents: list[Document],
+    vectors: Embeddings,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
+    """An index of vectors whose model it does not know; read only."""
+    out = tmp_path_factory.mktemp("adopted") / "index"
+    adopt(vectors, out, texts=small_documents, factory="Flat")
+    return out
 
 
 @pytest.mark.parametrize("kind", ["built", "adopted"])
@@ -63,8 +77,9 @@ def test_an_encoder_that_gives_other_vectors_is_refused_with_the_cosines(
 
 
 def test_documents_are_added_to_vectors_by_an_encoder_that_reproduces_them(
-    adopted: Path, shipped_encoder: OnnxEncoder
+    adopted: Path, shipped_encoder: OnnxEncoder, tmp_path: Path
 ) -> None:
+    adopted = Path(shutil.copytree(adopted, tmp_path / "index"))
     row = [{"id": "new", "title": "", "text": "A kettle boils water for tea. " * 100}]
     with swiftlet.write(adopted, encoder=shipped_encoder.encode) as writer:
         writer.put(row)
@@ -78,16 +93,19 @@ def test_documents_are_added_to_vectors_by_an_encoder_that_reproduces_them(
 
 
 def test_embeddings_keep_their_lengths_where_an_index_compares_inner_products(
-    small_documents: list[Document], tmp_path: Path, shipped_encoder: OnnxEncoder
+    small_documents: list[Document],
+    texts: list[str],
+    vectors: Embeddings,
+    tmp_path: Path,
+    shipped_encoder: OnnxEncoder,
 ) -> None:
     def embed(texts: list[str]) -> Any:
         return 3 * shipped_encoder.encode(texts)
 
     tea = "A kettle boils water for tea."
-    texts = [f"{each.title}\n{each.text}" for each in small_documents]
     index = tmp_path / "index"
     settings: Any = {"metric": "inner_product", "factory": "Flat"}
-    adopt(embed(texts), index, texts=small_documents, **settings)
+    adopt(3 * vectors, index, texts=small_documents, **settings)
     with swiftlet.write(index, encoder=embed) as writer:
         writer.put([{"id": "new", "title": "", "text": tea}])
     with swiftlet.open(index, encoder=embed) as searcher:

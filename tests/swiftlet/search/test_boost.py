@@ -82,7 +82,7 @@ boosts = st.one_of(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(
     boost=st.lists(boosts, min_size=1, max_size=3),
     query=st.sampled_from(["lava", "snow violin", "moon honey code"]),

@@ -1,5 +1,7 @@
 """What a search found, as a text for a language model."""
 
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from swiftlet.corpora.collections import read_documents
 from swiftlet.errors import InvalidArgumentError, UnknownDocumentError
 from swiftlet.manifest import change_details
 from swiftlet.search.context import grown, num_tokens, packed
+from swiftlet.search.searcher import Searcher
 from swiftlet.types import Context, Document, Section
 from tests.growth import grows_evenly
 
@@ -150,8 +153,8 @@ def test_the_time_grows_with_the_text() -> None:
     assert grows_evenly(run, 200)
 
 
-@pytest.fixture
-def searcher(tmp_path: Path):
+@pytest.fixture(scope="module")
+def searcher(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Searcher]:
     documents = [
         {
             "id": f"{kind}-{n}",
@@ -162,8 +165,9 @@ def searcher(tmp_path: Path):
         for kind in ("volcano", "glacier")
         for n in range(4)
     ]
-    swiftlet.build(documents, tmp_path / "index")
-    with swiftlet.open(tmp_path / "index") as opened:
+    out = tmp_path_factory.mktemp("context") / "index"
+    swiftlet.build(documents, out)
+    with swiftlet.open(out) as opened:
         yield opened
 
 
@@ -201,13 +205,14 @@ def test_a_passage_of_a_better_document_comes_before_a_slightly_better_passage(t
     assert [each.document_id for each in less.excerpts] == ["manual", "manual"]
 
 
-def test_words_weigh_more_in_a_context_unless_a_weight_is_given(searcher) -> None:
+def test_words_weigh_more_in_a_context_unless_a_weight_is_given(searcher, tmp_path) -> None:
     def best(**options: object) -> float:
         return searcher.context("volcano 3", 4_000, **options).excerpts[0].score
 
     assert best() == best(weight=0.5) != best(weight=searcher.weight)
-    change_details(searcher.place, {"weight": 0.9})
-    with swiftlet.open(searcher.place) as tuned:
+    copy = Path(shutil.copytree(searcher.place, tmp_path / "index"))
+    change_details(copy, {"weight": 0.9})
+    with swiftlet.open(copy) as tuned:
         of_index = tuned.context("volcano 3", 4_000).excerpts[0].score
     assert of_index == best(weight=0.9)
 

@@ -57,8 +57,13 @@ def opened(path: Path) -> FaissFile:
     return index
 
 
-@pytest.mark.parametrize("metric", ["inner_product", "l2"])
-@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize(
+    ("kind", "metric"),
+    [
+        *((kind, "inner_product") for kind in TYPES),
+        *((kind, "l2") for kind in ("Flat", "HNSW8", "IVF8,PQ4x4", "PCA8,IVF8,SQ8", "PQ4x4,RFlat")),
+    ],
+)
 def test_every_type_finds_what_is_nearest_by_what_it_keeps(
     kind: str, metric: str, tmp_path: Path
 ) -> None:
