@@ -111,7 +111,7 @@ def small_documents() -> list[Document]:
 
 
 @pytest.fixture(scope="session")
-def small_index(small_documents: list[Document], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def small_index(small_documents, tmp_path_factory) -> Path:
     """An index directory of the small documents, with both fields as facets; read only."""
     out = tmp_path_factory.mktemp("small") / "index"
     settings = BuildSettings(facets=("topic", "length"))
@@ -120,7 +120,7 @@ def small_index(small_documents: list[Document], tmp_path_factory: pytest.TempPa
 
 
 @pytest.fixture(scope="session")
-def small_searcher(small_index: Path) -> Iterator[Searcher]:
+def small_searcher(small_index) -> Iterator[Searcher]:
     """A searcher over the small documents."""
     searcher = Searcher.open(small_index, DEFAULT_ENCODER)
     yield searcher

@@ -87,7 +87,7 @@ def index_of(out: Path, **texts: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def index(tmp_path_factory) -> Path:
     """A link to an index."""
     folder = tmp_path_factory.mktemp("workers")
     index_of(folder / "first", tea="Leaves in hot water.", ski="Down a slope on boards.")
@@ -96,17 +96,17 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def server(index: Path) -> Iterator[Server]:
+def server(index) -> Iterator[Server]:
     with running(index, workers=2, threads=2, write_keys=KEY, admin_keys=KEY) as server:
         yield server
 
 
 @pytest.fixture
-def pair(server: Server) -> list[Worker]:
+def pair(server) -> list[Worker]:
     return workers(server)
 
 
-def test_each_process_writes_and_finds_what_was_written_at_once(pair: list[Worker]) -> None:
+def test_each_process_writes_and_finds_what_was_written_at_once(pair):
     for asked in pair:
         row = {"_id": "new", "text": "Roasted coffee.", "metadata": {"kind": "drink"}}
         assert asked.ask("PUT", "/documents", {"documents": [row]})[0] == 200
@@ -121,7 +121,7 @@ def test_each_process_writes_and_finds_what_was_written_at_once(pair: list[Worke
         assert (status, answer["field"]) == (422, "documents[1]")
 
 
-def test_one_scrape_has_the_figures_of_all_processes(server: Server, pair: list[Worker]) -> None:
+def test_one_scrape_has_the_figures_of_all_processes(server, pair):
     searched = 'route="/search",status="200"'
     of_both = {
         f"swiftlet_requests_total{{{searched}}}": 3,
@@ -144,9 +144,7 @@ def test_one_scrape_has_the_figures_of_all_processes(server: Server, pair: list[
     assert abs(server.value("process_start_time_seconds") - started) < 60
 
 
-def test_a_reload_reaches_all_processes_or_none(
-    index: Path, server: Server, pair: list[Worker]
-) -> None:
+def test_a_reload_reaches_all_processes_or_none(index, server, pair):
     def publish(version: Path) -> None:
         (index.parent / "next").symlink_to(version)
         (index.parent / "next").replace(index)
@@ -168,9 +166,7 @@ def test_a_reload_reaches_all_processes_or_none(
 
 
 @pytest.mark.check
-def test_a_process_that_was_killed_starts_again_and_has_all_that_was_written(
-    server: Server,
-) -> None:
+def test_a_process_that_was_killed_starts_again_and_has_all_that_was_written(server):
     for number in range(3):
         pair = workers(server)
         wait_until(partial(are_ready, pair))
@@ -196,7 +192,7 @@ def are_ready(pair: list[Worker]) -> bool:
 
 @pytest.mark.check
 @pytest.mark.parametrize("to_group", [False, True])
-def test_a_stop_loses_no_request(small_index: Path, *, to_group: bool) -> None:
+def test_a_stop_loses_no_request(small_index, *, to_group):
     server = start(small_index, workers=2, cache_bytes=0)
     group = [server.process.pid, *(each.pid for each in processes(server))]
 
@@ -211,9 +207,7 @@ def test_a_stop_loses_no_request(small_index: Path, *, to_group: bool) -> None:
 
 
 @pytest.mark.check
-def test_a_write_that_another_process_has_asked_for_is_finished_before_the_end(
-    index: Path,
-) -> None:
+def test_a_write_that_another_process_has_asked_for_is_finished_before_the_end(index):
     server = start(index, workers=2, write_keys=KEY)
     writer, other = workers(server)
     body = {"documents": [{"_id": "last", "text": "Coffee."}]}
@@ -234,7 +228,7 @@ def test_a_write_that_another_process_has_asked_for_is_finished_before_the_end(
 
 
 @pytest.mark.check
-def test_a_further_process_takes_less_than_half_the_memory_of_a_service(index: Path) -> None:
+def test_a_further_process_takes_less_than_half_the_memory_of_a_service(index):
     def own_bytes(process: psutil.Process) -> int:
         return process.memory_full_info().uss
 
@@ -245,12 +239,12 @@ def test_a_further_process_takes_less_than_half_the_memory_of_a_service(index: P
             assert own_bytes(worker.process) < own_bytes(psutil.Process(alone.process.pid)) / 2
 
 
-def test_there_are_as_many_processes_as_threads_by_default(index: Path) -> None:
+def test_there_are_as_many_processes_as_threads_by_default(index):
     with running(index, workers="", threads=3) as server:
         assert len(processes(server)) == 3
 
 
-def test_if_one_cannot_start_none_does_and_the_reason_is_said(index: Path) -> None:
+def test_if_one_cannot_start_none_does_and_the_reason_is_said(index):
     shutil.copytree(index, index.parent / "damaged")
     with (index.parent / "damaged" / "index.faiss").open("r+b") as file:
         file.truncate(100)
@@ -259,7 +253,7 @@ def test_if_one_cannot_start_none_does_and_the_reason_is_said(index: Path) -> No
     assert "index.faiss" in server.log[-1]
 
 
-def test_all_processes_end_with_the_one_that_started_them(index: Path) -> None:
+def test_all_processes_end_with_the_one_that_started_them(index):
     server = start(index, workers=2)
     started = processes(server)
     server.process.kill()

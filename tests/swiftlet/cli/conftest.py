@@ -24,7 +24,7 @@ def _one_thread() -> None:
 
 
 @pytest.fixture(scope="session")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def corpus(tmp_path_factory) -> Path:
     """Sentences of words that no encoder knows, with a word of its own in each document; read only.
 
     Document "n" has the word that `own_word` makes of n.
@@ -45,7 +45,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def tiny_index(corpus: Path, tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_index(corpus, tiny_encoder, tmp_path_factory) -> Path:
     """The index of the corpus by the tiny encoder; read only."""
     out = tmp_path_factory.mktemp("tiny-index") / "index"
     options = ("--encoder", tiny_encoder, "--passage-tokens", 24, "--overlap-tokens", 0)

@@ -19,7 +19,7 @@ from tests.swiftlet.cli.conftest import DOCUMENTS, own_word
 
 
 @pytest.fixture(scope="module")
-def judged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def judged(tmp_path_factory) -> tuple[Path, Path]:
     """Two queries for each document, and their qrels; read only."""
     chance, folder = random.Random(5), tmp_path_factory.mktemp("judged")
     queries, qrels = folder / "queries.jsonl", folder / "qrels.tsv"
@@ -34,9 +34,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.fixture(scope="module")
-def adapted(
-    tiny_index: Path, judged: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, str]:
+def adapted(tiny_index, judged, tmp_path_factory) -> tuple[Path, str]:
     """An encoder adapted by judgements, and what the command printed; read only."""
     queries, qrels = judged
     out = tmp_path_factory.mktemp("adapted") / "adapted"
@@ -46,7 +44,7 @@ def adapted(
     return out, result.stdout
 
 
-def test_an_encoder_adapted_by_judgements_is_better_on_others(adapted: tuple[Path, str]) -> None:
+def test_an_encoder_adapted_by_judgements_is_better_on_others(adapted):
     out, printed = adapted
     tests = load_manifest(out, "encoder").details["adaptation"]
     assert sorted(tests) == ["dense", "hybrid"]
@@ -58,9 +56,7 @@ def test_an_encoder_adapted_by_judgements_is_better_on_others(adapted: tuple[Pat
     assert f"{tests['dense']['mean']:.4f}" in row
 
 
-def test_it_says_whether_to_use_it(
-    adapted: tuple[Path, str], tiny_index: Path, tiny_encoder: Path
-) -> None:
+def test_it_says_whether_to_use_it(adapted, tiny_index, tiny_encoder):
     out, printed = adapted
     hybrid = load_manifest(out, "encoder").details["adaptation"]["hybrid"]
     use = hybrid["difference"] > 0 and hybrid["p_value"] <= 0.05
@@ -74,9 +70,7 @@ def test_it_says_whether_to_use_it(
 
 
 @pytest.mark.soak
-def test_it_is_a_start_again(
-    adapted: tuple[Path, str], tiny_index: Path, tiny_encoder: Path, tmp_path: Path
-) -> None:
+def test_it_is_a_start_again(adapted, tiny_index, tiny_encoder, tmp_path):
     out, _ = adapted
     options = ("--student", out, "--set", "epochs=0.01", "--set", "learning_rate=1e-9")
     assert swiftlet("adapt", tiny_index, "--out", tmp_path / "again", *options).exit_code == 0
@@ -90,7 +84,7 @@ def test_it_is_a_start_again(
     np.testing.assert_allclose(first, again, atol=1e-5)
 
 
-def test_sentences_are_enough(tiny_index: Path, tiny_encoder: Path, tmp_path: Path) -> None:
+def test_sentences_are_enough(tiny_index, tiny_encoder, tmp_path):
     log = tmp_path / "log.txt"
     log.write_text("what is kalo\nwho has a lolo")
     options = ("--student", tiny_encoder, "--queries", log, "--set", "epochs=1")
@@ -105,9 +99,7 @@ def test_sentences_are_enough(tiny_index: Path, tiny_encoder: Path, tmp_path: Pa
 
 
 @pytest.mark.soak
-def test_an_interrupted_adaptation_goes_on(
-    tiny_index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_adaptation_goes_on(tiny_index, tmp_path, monkeypatch):
     command = ("adapt", tiny_index, "--out", tmp_path / "adapted", "--set", "epochs=0.1")
 
     def interrupt(*_: object, **__: object) -> None:
@@ -148,8 +140,8 @@ def test_an_interrupted_adaptation_goes_on(
     ],
 )
 def test_what_cannot_be_adapted_is_refused_and_leaves_nothing(
-    tiny_index: Path, judged: tuple[Path, Path], tmp_path: Path, options: list[str], complaint: str
-) -> None:
+    tiny_index, judged, tmp_path, options, complaint
+):
     files, out = {"queries": judged[0]}, tmp_path / "out"
     for name, document in (("unknown", "nowhere"), ("few", "1")):
         files[name] = tmp_path / name
@@ -160,15 +152,13 @@ def test_what_cannot_be_adapted_is_refused_and_leaves_nothing(
     assert not (tmp_path / ".out.partial").exists()
 
 
-def test_another_document_encoder_than_that_of_the_index_is_refused(
-    small_index: Path, tmp_path: Path
-) -> None:
+def test_another_document_encoder_than_that_of_the_index_is_refused(small_index, tmp_path):
     other = ("--encoder", LOOKUP_QUERY_ENCODER.name)
     found = refusal(swiftlet("adapt", small_index, "--out", tmp_path / "out", *other))
     assert "the index was built by the encoder 'all-Mini" in found
 
 
-def test_an_index_is_not_replaced_by_an_encoder(tiny_index: Path, tmp_path: Path) -> None:
+def test_an_index_is_not_replaced_by_an_encoder(tiny_index, tmp_path):
     copied = tmp_path / "index"
     shutil.copytree(tiny_index, copied)
     found = refusal(swiftlet("adapt", tiny_index, "--out", copied, "--overwrite"))
@@ -180,8 +170,8 @@ def test_an_index_is_not_replaced_by_an_encoder(tiny_index: Path, tmp_path: Path
 
 @pytest.mark.soak
 def test_the_index_of_another_document_encoder_is_adapted_with_a_student_of_its_space(
-    corpus: Path, tmp_path: Path
-) -> None:
+    corpus, tmp_path
+):
     names = {"document": DEFAULT_ENCODER, "query": LOOKUP_QUERY_ENCODER}
     for name, shipped in names.items():
         shutil.copytree(shipped, tmp_path / name)
@@ -197,7 +187,7 @@ def test_the_index_of_another_document_encoder_is_adapted_with_a_student_of_its_
     assert read_manifest(tmp_path / "adapted").embedding_space == "f" * 64
 
 
-def test_changes_must_be_merged_before(tiny_index: Path, tmp_path: Path) -> None:
+def test_changes_must_be_merged_before(tiny_index, tmp_path):
     copied = tmp_path / "index"
     shutil.copytree(tiny_index, copied)
     assert swiftlet("delete", copied, "1").exit_code == 0

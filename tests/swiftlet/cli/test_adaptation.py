@@ -3,7 +3,6 @@
 import json
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -18,15 +17,15 @@ from training.errors import TrainingStoppedError
 
 
 @pytest.fixture
-def tiny(tiny_encoder: Path) -> tuple[object, ...]:
+def tiny(tiny_encoder) -> tuple[object, ...]:
     """Options by which the tiny encoder indexes, and is adapted."""
     of_index = ("--encoder", tiny_encoder, "--passage-tokens", 24, "--overlap-tokens", 0)
     return (*of_index, "--adapt-queries", "--student", tiny_encoder)
 
 
 def test_searches_use_an_encoder_that_finds_more_on_documents_it_has_not_seen(
-    corpus: Path, tiny: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    corpus, tiny, tmp_path, monkeypatch
+):
     monkeypatch.setitem(adaptation.OF_LAYERS, "learning_rate", 3e-3)
     index, log = tmp_path / "index", tmp_path / "log.txt"
     log.write_text("what is kalo\nwho has a lolo")
@@ -52,9 +51,7 @@ def test_searches_use_an_encoder_that_finds_more_on_documents_it_has_not_seen(
         (("--student", DEFAULT_QUERY_ENCODER.name), DEFAULT_QUERY_ENCODER),
     ],
 )
-def test_the_query_encoders_that_ship_are_adapted_too(
-    corpus: Path, options: tuple[str, ...], student: Path, tmp_path: Path
-) -> None:
+def test_the_query_encoders_that_ship_are_adapted_too(corpus, options, student, tmp_path):
     result = swiftlet("index", corpus, "--out", tmp_path / "index", "--adapt-queries", *options)
     assert result.exit_code == 0, result.output
     figures = read_manifest(tmp_path / "index").details["query_encoder"]
@@ -62,9 +59,7 @@ def test_the_query_encoders_that_ship_are_adapted_too(
     assert figures["ndcg@10"]["after"] > figures["ndcg@10"]["before"]
 
 
-def test_an_encoder_that_is_not_better_is_not_kept(
-    corpus: Path, tiny: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_encoder_that_is_not_better_is_not_kept(corpus, tiny, tmp_path, monkeypatch):
     monkeypatch.setitem(adaptation.OF_LAYERS, "learning_rate", 1e-12)
     result = swiftlet("index", corpus, "--out", tmp_path / "index", *tiny)
     assert result.exit_code == 0, result.output
@@ -73,9 +68,7 @@ def test_an_encoder_that_is_not_better_is_not_kept(
     assert not (tmp_path / "index" / "query_encoder").exists()
 
 
-def test_a_training_that_cannot_go_on_leaves_no_run(
-    tiny_index: Path, tiny_encoder: Path, tmp_path: Path
-) -> None:
+def test_a_training_that_cannot_go_on_leaves_no_run(tiny_index, tiny_encoder, tmp_path):
     wild = {"learning_rate": 1e30}
     diverging = adaptation.Adaptation(
         tiny_encoder, tiny_encoder, export_encoder, progress=Listener(), settings=wild
@@ -86,9 +79,7 @@ def test_a_training_that_cannot_go_on_leaves_no_run(
 
 
 @pytest.mark.soak
-def test_an_interrupted_adaptation_goes_on_with_what_was_encoded(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_adaptation_goes_on_with_what_was_encoded(corpus, tmp_path, monkeypatch):
     command = ("index", corpus, "--out", tmp_path / "index", "--adapt-queries")
 
     def interrupt(*_: object, **__: object) -> None:
@@ -118,9 +109,7 @@ def test_an_interrupted_adaptation_goes_on_with_what_was_encoded(
         (["--queries", "absent.txt"], "absent.txt: there is no such file"),
     ],
 )
-def test_what_cannot_be_adapted_is_refused_before_the_build(
-    corpus: Path, tmp_path: Path, options: list[str], complaint: str
-) -> None:
+def test_what_cannot_be_adapted_is_refused_before_the_build(corpus, tmp_path, options, complaint):
     other = tmp_path / "other"
     shutil.copytree(LOOKUP_QUERY_ENCODER, other)
     write_manifest(other, replace(read_manifest(other), embedding_space="f" * 64))
@@ -130,12 +119,12 @@ def test_what_cannot_be_adapted_is_refused_before_the_build(
     assert "Reading documents" not in result.stderr
 
 
-def test_options_of_an_adaptation_need_one(corpus: Path, tmp_path: Path) -> None:
+def test_options_of_an_adaptation_need_one(corpus, tmp_path):
     found = refusal(swiftlet("index", corpus, "--out", tmp_path / "i", "--queries", "log.txt"))
     assert found.endswith("are for --adapt-queries: pass it, too")
 
 
-def test_a_corpus_that_is_too_small_is_refused(tmp_path: Path) -> None:
+def test_a_corpus_that_is_too_small_is_refused(tmp_path):
     path = tmp_path / "corpus.jsonl"
     path.write_text("\n".join(json.dumps({"_id": f"{n}", "text": f"tea {n}"}) for n in range(30)))
     found = refusal(swiftlet("index", path, "--out", tmp_path / "index", "--adapt-queries"))

@@ -7,29 +7,24 @@ import pytest
 
 import swiftlet
 from swiftlet.encoders import DEFAULT_ENCODER
-from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.errors import EmbeddingSpaceMismatch
 from swiftlet.index.building.adopt import adopt
 from swiftlet.manifest import read_manifest
-from swiftlet.types import Document, Embeddings
+from swiftlet.types import Embeddings
 
 
 @pytest.fixture(scope="module")
-def texts(small_documents: list[Document]) -> list[str]:
+def texts(small_documents) -> list[str]:
     return [f"{each.title}\n{each.text}" for each in small_documents]
 
 
 @pytest.fixture(scope="module")
-def vectors(texts: list[str], shipped_encoder: OnnxEncoder) -> Embeddings:
+def vectors(texts, shipped_encoder) -> Embeddings:
     return shipped_encoder.encode(texts)
 
 
 @pytest.fixture(scope="module")
-def adopted(
-    small_documents: list[Document],
-    vectors: Embeddings,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Path:
+def adopted(small_documents, vectors, tmp_path_factory) -> Path:
     """An index of vectors whose model it does not know; read only."""
     out = tmp_path_factory.mktemp("adopted") / "index"
     adopt(vectors, out, texts=small_documents, factory="Flat")
@@ -38,8 +33,8 @@ def adopted(
 
 @pytest.mark.parametrize("kind", ["built", "adopted"])
 def test_an_encoder_that_reproduces_the_vectors_of_an_index_is_accepted(
-    kind: str, request: pytest.FixtureRequest, shipped_encoder: OnnxEncoder
-) -> None:
+    kind, request, shipped_encoder
+):
     index = request.getfixturevalue("small_index" if kind == "built" else kind)
     # As of another precision.
     with swiftlet.open(index, encoder=lambda texts: shipped_encoder.encode(texts) + 0.001) as found:
@@ -48,9 +43,7 @@ def test_an_encoder_that_reproduces_the_vectors_of_an_index_is_accepted(
         assert not found.refresh()
 
 
-def test_an_exported_encoder_is_tried_too(
-    small_index: Path, altered_encoder: Any, shipped_encoder: OnnxEncoder
-) -> None:
+def test_an_exported_encoder_is_tried_too(small_index, altered_encoder, shipped_encoder):
     details = read_manifest(DEFAULT_ENCODER).details
     encoder = altered_encoder(embedding_space="0" * 64, details={**details, "name": "a copy"})
     with swiftlet.open(small_index, encoder=encoder) as found:
@@ -67,8 +60,8 @@ def test_an_exported_encoder_is_tried_too(
     ],
 )
 def test_an_encoder_that_gives_other_vectors_is_refused_with_the_cosines(
-    adopted: Path, shipped_encoder: OnnxEncoder, change: Any, reason: str
-) -> None:
+    adopted, shipped_encoder, change, reason
+):
     refused = rf"a mean cosine of -?\d\.\d+, .* lowest one of -?\d\.\d+, .* expected; {reason}"
     with pytest.raises(EmbeddingSpaceMismatch, match=refused):
         swiftlet.open(adopted, encoder=lambda texts: change(shipped_encoder.encode, texts))
@@ -77,8 +70,8 @@ def test_an_encoder_that_gives_other_vectors_is_refused_with_the_cosines(
 
 
 def test_documents_are_added_to_vectors_by_an_encoder_that_reproduces_them(
-    adopted: Path, shipped_encoder: OnnxEncoder, tmp_path: Path
-) -> None:
+    adopted, shipped_encoder, tmp_path
+):
     adopted = Path(shutil.copytree(adopted, tmp_path / "index"))
     row = [{"id": "new", "title": "", "text": "A kettle boils water for tea. " * 100}]
     with swiftlet.write(adopted, encoder=shipped_encoder.encode) as writer:
@@ -93,12 +86,8 @@ def test_documents_are_added_to_vectors_by_an_encoder_that_reproduces_them(
 
 
 def test_embeddings_keep_their_lengths_where_an_index_compares_inner_products(
-    small_documents: list[Document],
-    texts: list[str],
-    vectors: Embeddings,
-    tmp_path: Path,
-    shipped_encoder: OnnxEncoder,
-) -> None:
+    small_documents, texts, vectors, tmp_path, shipped_encoder
+):
     def embed(texts: list[str]) -> Any:
         return 3 * shipped_encoder.encode(texts)
 

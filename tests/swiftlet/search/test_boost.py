@@ -44,7 +44,7 @@ def _documents() -> list[Document]:
 
 
 @pytest.fixture(scope="module")
-def boosted_index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def boosted_index(tmp_path_factory) -> Path:
     """An index that is searched exactly."""
     out = tmp_path_factory.mktemp("boosts") / "index"
     swiftlet.build(_documents(), out)
@@ -52,7 +52,7 @@ def boosted_index(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def searcher(boosted_index: Path) -> Iterator[Searcher]:
+def searcher(boosted_index) -> Iterator[Searcher]:
     with swiftlet.open(boosted_index) as opened:
         yield opened
 

@@ -3,14 +3,12 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
 import tantivy
 
 from swiftlet.encoders import DEFAULT_ENCODER
-from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.errors import CorruptIndexError, InvalidArgumentError
 from swiftlet.index.building.build import BuildSettings, build_index
 from swiftlet.index.documents.passages import PassageSplitter
@@ -73,7 +71,7 @@ def bm25(texts: Sequence[str], query: str) -> list[float]:
 
 
 @pytest.fixture
-def lexical_index_of(tmp_path: Path) -> LexicalIndexOf:
+def lexical_index_of(tmp_path) -> LexicalIndexOf:
     def make(texts: Sequence[str], language: str = "none") -> LexicalIndex:
         write_lexical_index(tmp_path / "lexical", ((text, ()) for text in texts), language)
         return LexicalIndex.open(tmp_path / "lexical", language)
@@ -93,9 +91,7 @@ def texts() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def searcher(
-    texts: list[str], shipped_encoder: OnnxEncoder, tmp_path_factory: pytest.TempPathFactory
-) -> Searcher:
+def searcher(texts, shipped_encoder, tmp_path_factory) -> Searcher:
     """A searcher over those passages, four in each document, with random embeddings."""
     folder = tmp_path_factory.mktemp("hybrid")
     documents = []
@@ -121,7 +117,7 @@ def searcher(
 
 
 @pytest.fixture(scope="module")
-def scores(texts: list[str]) -> dict[str, tuple[Embeddings, Embeddings]]:
+def scores(texts) -> dict[str, tuple[Embeddings, Embeddings]]:
     """The inner products and BM25 of all passages, by query."""
     embeddings = RandomEncoder().encode(texts)
     return {

@@ -32,9 +32,7 @@ SETTINGS: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def whole(
-    checkpoints: dict[str, Path], collection: Path, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, Path]:
+def whole(checkpoints, collection, tmp_path_factory) -> tuple[Path, Path]:
     """A recipe with dropout, and what it makes of itself when nothing interrupts it; read only."""
     folder = tmp_path_factory.mktemp("whole")
     content = tables(collection, checkpoints["roberta"], checkpoints["bert"], **SETTINGS)
@@ -64,7 +62,7 @@ def assert_same_result(out: Path, whole: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def killed(whole: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def killed(whole, tmp_path_factory) -> Path:
     """A run that was killed in its first stage, and again in its second; read only."""
     recipe, _ = whole
     out = tmp_path_factory.mktemp("killed") / "run"
@@ -81,18 +79,14 @@ def killed(whole: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -
     return out
 
 
-def test_a_run_killed_in_both_stages_ends_as_one_that_was_not(
-    whole: tuple[Path, Path], killed: Path, tmp_path: Path
-) -> None:
+def test_a_run_killed_in_both_stages_ends_as_one_that_was_not(whole, killed, tmp_path):
     recipe, expected = whole
     out = Path(shutil.copytree(killed, tmp_path / "run"))
     run(read_recipe(recipe), out, resume=True)
     assert_same_result(out, expected)
 
 
-def test_a_stopped_run_is_finished_with_its_best_checkpoint(
-    whole: tuple[Path, Path], killed: Path, tmp_path: Path
-) -> None:
+def test_a_stopped_run_is_finished_with_its_best_checkpoint(whole, killed, tmp_path):
     recipe, _ = whole
     out = tmp_path / "run"
     with pytest.raises(
@@ -112,9 +106,7 @@ def test_a_stopped_run_is_finished_with_its_best_checkpoint(
     assert outcome.quality["nDCG@10"] == manifest.details["validation"]["nDCG@10"]
 
 
-def test_an_interrupted_run_says_how_to_go_on(
-    whole: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_run_says_how_to_go_on(whole, tmp_path, monkeypatch):
     out = tmp_path / "run"
 
     def interrupt(*_: object) -> None:
@@ -129,9 +121,7 @@ def test_an_interrupted_run_says_how_to_go_on(
     assert read_checkpoint(out / "checkpoint")["train_state"]["step"] == EVERY
 
 
-def test_a_run_killed_before_its_first_checkpoint_starts_again(
-    whole: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_a_run_killed_before_its_first_checkpoint_starts_again(whole, tmp_path):
     recipe, expected = whole
     out = tmp_path / "run"
     out.mkdir()

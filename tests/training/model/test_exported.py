@@ -26,7 +26,7 @@ def embeddings(tower: Tower, texts: list[str]) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def int8(checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def int8(checkpoints, tmp_path_factory) -> Path:
     """A BERT whose pooling is its first token, in int8 alone; read only."""
     out = tmp_path_factory.mktemp("int8") / "encoder"
     export_encoder(checkpoints["bert"], out, pooling="cls", precisions=["int8"])
@@ -36,13 +36,7 @@ def int8(checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory)
 @pytest.mark.parametrize(
     ("exported", "pooling", "least"), [("tiny_encoder", "mean", 0.999999), ("int8", "cls", 0.99)]
 )
-def test_a_bert_is_the_model_that_was_exported(
-    exported: str,
-    pooling: str,
-    least: float,
-    checkpoints: dict[str, Path],
-    request: pytest.FixtureRequest,
-) -> None:
+def test_a_bert_is_the_model_that_was_exported(exported, pooling, least, checkpoints, request):
     encoder, source = request.getfixturevalue(exported), checkpoints["bert"]
     tower = Tower.load(TowerSettings(model=encoder, dropout=0.0))
     original = Tower.load(TowerSettings(model=source, pooling=pooling, dropout=0.0))
@@ -54,14 +48,14 @@ def test_a_bert_is_the_model_that_was_exported(
     )
 
 
-def test_the_query_encoder_that_ships_is_one_with_its_outlier_neurons() -> None:
+def test_the_query_encoder_that_ships_is_one_with_its_outlier_neurons():
     tower = Tower.load(TowerSettings(model=DEFAULT_QUERY_ENCODER)).eval()
     texts = json.loads((DEFAULT_QUERY_ENCODER / CANONICAL_FILE).read_text("utf-8"))["texts"]
     expected = OnnxEncoder.load(DEFAULT_QUERY_ENCODER).encode(texts)
     assert (embeddings(tower, texts) * expected).sum(axis=1).min() > 0.999
 
 
-def test_it_is_saved_and_loaded_like_any_other(int8: Path, tmp_path: Path) -> None:
+def test_it_is_saved_and_loaded_like_any_other(int8, tmp_path):
     tower = Tower.load(TowerSettings(model=int8, layers=(1,), dropout=0.1))
     tower.save(tmp_path / "again")
     again = Tower.load(TowerSettings(model=tmp_path / "again"))
@@ -72,18 +66,14 @@ def test_it_is_saved_and_loaded_like_any_other(int8: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("architecture", ["roberta", "mpnet"])  # as a BERT, and unlike it
-def test_another_architecture_is_refused(
-    checkpoints: dict[str, Path], tmp_path: Path, architecture: str
-) -> None:
+def test_another_architecture_is_refused(checkpoints, tmp_path, architecture):
     source = checkpoints[architecture]
     export_encoder(source, tmp_path / "encoder", pooling="mean", precisions=["fp32"])
     with pytest.raises(ModelError, match="neither a look-up table nor a BERT in fp32 or int8"):
         Tower.load(TowerSettings(model=tmp_path / "encoder"))
 
 
-def test_weights_that_are_only_in_int8_static_are_refused(
-    tiny_encoder: Path, tmp_path: Path
-) -> None:
+def test_weights_that_are_only_in_int8_static_are_refused(tiny_encoder, tmp_path):
     out = Path(shutil.copytree(tiny_encoder, tmp_path / "encoder"))
     change_details(out, {"precisions": ["int8_static"]})
     with pytest.raises(ModelError, match="name the model that it was exported from"):

@@ -51,13 +51,13 @@ class Listener:
 
 
 @pytest.fixture
-def short_documents(small_documents: list[Document]) -> list[Document]:
+def short_documents(small_documents) -> list[Document]:
     """Thirty-six documents of one passage each."""
     return [document for document in small_documents if document.metadata["length"] in (1, 2, 3)]
 
 
 @pytest.fixture
-def out(tmp_path: Path) -> Path:
+def out(tmp_path) -> Path:
     return tmp_path / "index"
 
 

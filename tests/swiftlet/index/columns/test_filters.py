@@ -40,7 +40,7 @@ METADATA: list[dict[str, Any]] = [
 
 
 @pytest.fixture(scope="module")
-def columns(tmp_path_factory: pytest.TempPathFactory) -> Columns:
+def columns(tmp_path_factory) -> Columns:
     return columns_of(tmp_path_factory.mktemp("filters") / "columns", METADATA)
 
 
@@ -207,7 +207,7 @@ WORDS = [f"w{number}" for number in range(400)]
 
 
 @pytest.fixture(scope="module")
-def open_searcher(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Searcher]]:
+def open_searcher(tmp_path_factory) -> Iterator[Callable[..., Searcher]]:
     """Searchers over the same documents, of up to three passages, by the type of index."""
     random = np.random.default_rng(0)
     shares = 1 / np.arange(1, len(WORDS) + 1)
@@ -346,9 +346,7 @@ def test_a_field_that_cannot_group_is_refused_by_name(open_searcher):
 @pytest.mark.parametrize(
     "name", ["f" * 400_000, "." * 40_000, "a.b" * 100_000, "c" * 511], ids="f.ac"
 )
-def test_values_of_fields_with_long_names_take_little_memory(
-    name: str, peak_megabytes: Callable[[Callable[[], object]], float]
-) -> None:
+def test_values_of_fields_with_long_names_take_little_memory(name, peak_megabytes):
     inner = {f"{number}": number for number in range(400)}
     made: list[Columns] = []
     # The names of all values together have 160 megabytes.
