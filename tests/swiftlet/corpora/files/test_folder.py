@@ -399,7 +399,7 @@ def test_bad_csv_is_refused_in_a_sentence(content, problem, tmp_path):
 
 
 @pytest.mark.parametrize("inside", ["{}", "<div>{}</div>", "<main>{}</main>"])
-@pytest.mark.parametrize("count", [2, 6, 15, 40])
+@pytest.mark.parametrize("count", [2, 40])
 def test_headings_and_code_of_a_page_stay_in_every_layout(inside, count, tmp_path):
     words = " ".join(f"Sentence {n} says how the program is installed." for n in range(count))
     content = inside.format(
