@@ -16,6 +16,7 @@ from swiftlet.manifest import load_manifest, read_manifest, write_manifest
 from tests.checkpoints import WORDS
 from tests.command_line import refusal, swiftlet
 from tests.swiftlet.cli.conftest import DOCUMENTS, own_word
+from training.model.towers import Tower
 
 
 @pytest.fixture(scope="module")
@@ -140,8 +141,10 @@ def test_an_interrupted_adaptation_goes_on(tiny_index, tmp_path, monkeypatch):
     ],
 )
 def test_what_cannot_be_adapted_is_refused_and_leaves_nothing(
-    tiny_index, judged, tmp_path, options, complaint
+    tiny_index, judged, tmp_path, options, complaint, monkeypatch
 ):
+    if "--qrels" not in options:  # which name documents of the index that is searched
+        monkeypatch.setattr(Tower, "load", lambda *_: pytest.fail("a model was loaded"))
     files, out = {"queries": judged[0]}, tmp_path / "out"
     for name, document in (("unknown", "nowhere"), ("few", "1")):
         files[name] = tmp_path / name
