@@ -28,6 +28,9 @@ KEY = "the-key-of-the-tests"
 BEARER = {"Authorization": f"Bearer {KEY}"}
 
 
+TEXTS = {"tea": "Leaves in hot water.", "ski": "Down a slope on boards."}
+
+
 class Worker:
     """One process of a service."""
 
@@ -90,7 +93,7 @@ def index_of(out: Path, **texts: str) -> Path:
 def index(tmp_path_factory) -> Path:
     """A link to an index."""
     folder = tmp_path_factory.mktemp("workers")
-    index_of(folder / "first", tea="Leaves in hot water.", ski="Down a slope on boards.")
+    index_of(folder / "first", **TEXTS)
     (folder / "index").symlink_to("first")
     return folder / "index"
 
@@ -99,6 +102,12 @@ def index(tmp_path_factory) -> Path:
 def server(index) -> Iterator[Server]:
     with running(index, workers=2, threads=2, write_keys=KEY, admin_keys=KEY) as server:
         yield server
+
+
+@pytest.fixture
+def own_index(tmp_path) -> Path:
+    """An index that no other service writes."""
+    return index_of(tmp_path / "index", **TEXTS)
 
 
 @pytest.fixture
@@ -144,13 +153,13 @@ def test_one_scrape_has_the_figures_of_all_processes(server, pair):
     assert abs(server.value("process_start_time_seconds") - started) < 60
 
 
-def test_a_reload_reaches_all_processes_or_none(index, server, pair):
+def test_a_reload_reaches_all_processes_or_none(index, server, pair, tmp_path):
     def publish(version: Path) -> None:
         (index.parent / "next").symlink_to(version)
         (index.parent / "next").replace(index)
 
     for number, asked in enumerate(pair):
-        publish(index_of(index.parent / f"{number}", **{f"tax{number}": "Money for a state."}))
+        publish(index_of(tmp_path / f"{number}", **{f"tax{number}": "Money for a state."}))
         status, answer = asked.ask("POST", "/admin/reload")
         assert status == 200
         for worker in pair:
@@ -207,8 +216,8 @@ def test_a_stop_loses_no_request(small_index, *, to_group):
 
 
 @pytest.mark.check
-def test_a_write_that_another_process_has_asked_for_is_finished_before_the_end(index):
-    server = start(index, workers=2, write_keys=KEY)
+def test_a_write_that_another_process_has_asked_for_is_finished_before_the_end(own_index):
+    server = start(own_index, workers=2, write_keys=KEY)
     writer, other = workers(server)
     body = {"documents": [{"_id": "last", "text": "Coffee."}]}
     assert other.ask("PUT", "/documents", body)[0] == 200
@@ -223,16 +232,16 @@ def test_a_write_that_another_process_has_asked_for_is_finished_before_the_end(i
         encoder.resume()
         assert answer.result()[0] == 200
     assert server.ended() == 0
-    with running(index) as after:
+    with running(own_index) as after:
         assert after.client().get("/documents/last").json()["text"] == "Tea."
 
 
 @pytest.mark.check
-def test_a_further_process_takes_less_than_half_the_memory_of_a_service(index):
+def test_a_further_process_takes_less_than_half_the_memory_of_a_service(own_index):
     def own_bytes(process: psutil.Process) -> int:
         return process.memory_full_info().uss
 
-    with running(index, workers=1) as alone, running(index, workers=2) as several:
+    with running(own_index, workers=1) as alone, running(own_index, workers=2) as several:
         assert alone.client().get("/search?q=water").status_code == 200
         for worker in workers(several):
             assert worker.found("water")
@@ -244,11 +253,11 @@ def test_there_are_as_many_processes_as_threads_by_default(index):
         assert len(processes(server)) == 3
 
 
-def test_if_one_cannot_start_none_does_and_the_reason_is_said(index):
-    shutil.copytree(index, index.parent / "damaged")
-    with (index.parent / "damaged" / "index.faiss").open("r+b") as file:
+def test_if_one_cannot_start_none_does_and_the_reason_is_said(index, tmp_path):
+    shutil.copytree(index, tmp_path / "damaged")
+    with (tmp_path / "damaged" / "index.faiss").open("r+b") as file:
         file.truncate(100)
-    server = start(index.parent / "damaged", workers=2)
+    server = start(tmp_path / "damaged", workers=2)
     assert server.ended() == 1
     assert "index.faiss" in server.log[-1]
 

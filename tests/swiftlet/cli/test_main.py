@@ -480,5 +480,6 @@ def test_no_control_character_of_a_document_reaches_the_terminal(tmp_path):
 def test_the_recall_of_identical_passages_counts_all_of_them(tmp_path):
     lines = (json.dumps({"id": f"{number}", "text": "The same."}) for number in range(300))
     (tmp_path / "same.jsonl").write_text("\n".join(lines))
-    result = swiftlet("index", tmp_path / "same.jsonl", "--out", tmp_path / "index")
+    out = ("--out", tmp_path / "index", "--encoder", LOOKUP_QUERY_ENCODER.name)
+    result = swiftlet("index", tmp_path / "same.jsonl", *out)
     assert "recall@10 1.000 against exact search (scores within 1% count)" in result.stdout
