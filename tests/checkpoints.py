@@ -98,7 +98,7 @@ ARCHITECTURES: dict[str, Callable[[Path], tuple[object, object]]] = {
 
 
 @pytest.fixture(scope="session")
-def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def checkpoints(tmp_path_factory) -> dict[str, Path]:
     """Plain Hugging Face checkpoints, by architecture; read only."""
     folders = {}
     for name, make in ARCHITECTURES.items():

@@ -3,6 +3,8 @@
 import os
 import shutil
 from collections.abc import Iterator
+from copy import copy
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +13,7 @@ from hypothesis import settings
 
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.encoders.tokenizer import _MOST_WORDS, Tokenizer
 from swiftlet.index.building.build import BuildSettings, build_index
 from swiftlet.search.searcher import Searcher
 from swiftlet.types import Document
@@ -56,6 +59,36 @@ def shared_data() -> Path:
     return folder
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _encoders_are_read_once() -> Iterator[None]:
+    """Those that ship are read and verified once: it takes most of the time of a small index."""
+    read_encoder = cache(OnnxEncoder.load.__func__)
+    read_tokenizer = cache(whole := Tokenizer.load)
+
+    def load_encoder(cls: type[OnnxEncoder], directory: Path, **options: object) -> OnnxEncoder:
+        is_shipped = (real := directory.resolve()).parent == DEFAULT_ENCODER.parent
+        role = options.pop("role", None)
+        read = read_encoder if is_shipped else read_encoder.__wrapped__
+        found = copy(read(cls, real if is_shipped else directory, **options))
+        found.tokenizer = fresh(found.tokenizer)
+        return found if role is None else found.reading(role)
+
+    def load_tokenizer(path: Path) -> Tokenizer:
+        is_shipped = (real := path.resolve()).parent.parent == DEFAULT_ENCODER.parent
+        return fresh(read_tokenizer(real)) if is_shipped else whole(path)
+
+    def fresh(tokenizer: Tokenizer) -> Tokenizer:
+        """The tokenizer as if it had read nothing yet."""
+        found = copy(tokenizer)
+        found.most_words, found._ids_of_words, found._words_of = _MOST_WORDS, {}, {}
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OnnxEncoder, "load", classmethod(load_encoder))
+        patch.setattr(Tokenizer, "load", load_tokenizer)
+        yield
+
+
 @pytest.fixture(scope="session")
 def shipped_encoder() -> OnnxEncoder:
     """The encoder that ships."""
@@ -78,7 +111,7 @@ def small_documents() -> list[Document]:
 
 
 @pytest.fixture(scope="session")
-def small_index(small_documents: list[Document], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def small_index(small_documents, tmp_path_factory) -> Path:
     """An index directory of the small documents, with both fields as facets; read only."""
     out = tmp_path_factory.mktemp("small") / "index"
     settings = BuildSettings(facets=("topic", "length"))
@@ -87,7 +120,7 @@ def small_index(small_documents: list[Document], tmp_path_factory: pytest.TempPa
 
 
 @pytest.fixture(scope="session")
-def small_searcher(small_index: Path) -> Iterator[Searcher]:
+def small_searcher(small_index) -> Iterator[Searcher]:
     """A searcher over the small documents."""
     searcher = Searcher.open(small_index, DEFAULT_ENCODER)
     yield searcher

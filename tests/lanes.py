@@ -1,5 +1,6 @@
 """The lanes of the tests: what may stand in the first one, and which worker runs what."""
 
+import gc
 import os
 import re
 import time
@@ -118,6 +119,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return begins.index(True) if True in begins else len(begins)
 
     items.sort(key=place)
+
+
+def pytest_collection_finish() -> None:
+    """Leave all that is imported out of collections of garbage, which would walk it each time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

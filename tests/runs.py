@@ -155,13 +155,13 @@ def tower(model: Path, **settings: Any) -> Tower:
 
 
 @pytest.fixture(scope="session")
-def collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def collection(tmp_path_factory) -> Path:
     """The small collection; read only."""
     return write_collection(tmp_path_factory.mktemp("collection") / "words")
 
 
 @pytest.fixture(scope="session")
-def tiny_encoder(checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_encoder(checkpoints, tmp_path_factory) -> Path:
     """A tiny BERT in ONNX; read only."""
     from export.encoder_directory import export_encoder
 
@@ -171,7 +171,7 @@ def tiny_encoder(checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPath
 
 
 @pytest.fixture(scope="session")
-def narrow(checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def narrow(checkpoints, tmp_path_factory) -> Path:
     """A checkpoint less wide than the others; read only."""
     folder = tmp_path_factory.mktemp("narrow") / "bert"
     tokenizer = transformers.AutoTokenizer.from_pretrained(checkpoints["bert"])

@@ -8,7 +8,7 @@ import pytest
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def small_disk(tmp_path) -> Iterator[Path]:
     """An empty file system of one megabyte; a test that needs it is skipped without the right."""
     place = tmp_path / "disk"
     place.mkdir()

@@ -20,7 +20,7 @@ def written() -> set[str]:
     return kinds
 
 
-def test_every_kind_of_artefact_is_in_the_list_and_has_a_section() -> None:
+def test_every_kind_of_artefact_is_in_the_list_and_has_a_section():
     (listed,) = re.findall(r"^`kind` \((.*?)\)", PAGE, re.MULTILINE | re.DOTALL)
     assert set(re.findall(r'"(\w+)"', listed)) == written()
     sections = re.findall(r"^## (.+) directory$", PAGE, re.MULTILINE)

@@ -26,7 +26,7 @@ LEFT_OUT = ("torch", "transformers", "sentence_transformers", "optimum", "onnx",
 
 
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def environment(tmp_path_factory) -> Path:
     """The bin folder of a fresh virtual environment with the wheel and its base dependencies."""
     folder = tmp_path_factory.mktemp("base")
     venv.create(folder / "venv", with_pip=True)
@@ -39,7 +39,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def index(environment: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def index(environment, tmp_path_factory) -> Path:
     """An index made there by the command line with the encoder that the wheel carries."""
     folder = tmp_path_factory.mktemp("index")
     corpus = folder / "corpus.jsonl"
@@ -49,14 +49,14 @@ def index(environment: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def address(environment: Path, index: Path) -> Iterator[str]:
+def address(environment, index) -> Iterator[str]:
     """The address of a service that runs there."""
     command = [environment / "swiftlet", "serve", index, "--port", "0"]
     with served_by(command, env=clean()) as address:
         yield address
 
 
-def test_the_environment_has_nothing_of_the_extras(environment: Path) -> None:
+def test_the_environment_has_nothing_of_the_extras(environment):
     found = run(
         [environment / "python", "-c",
          f"from importlib.util import find_spec; print([n for n in {LEFT_OUT} if find_spec(n)])"],
@@ -73,8 +73,8 @@ def test_the_environment_has_nothing_of_the_extras(environment: Path) -> None:
     ],
 )
 def test_an_address_names_the_extra_with_the_client_of_its_server(
-    environment: Path, address: str, client: str, extra: str
-) -> None:
+    environment, address, client, extra
+):
     command = [environment / "swiftlet", "search", address, "tea"]
     found = subprocess.run(command, check=False, capture_output=True, text=True, env=clean())
     assert found.returncode == 2
@@ -82,12 +82,12 @@ def test_an_address_names_the_extra_with_the_client_of_its_server(
     assert f"'.[{extra}]'" in found.stderr
 
 
-def test_it_searches_in_the_terminal(environment: Path, index: Path) -> None:
+def test_it_searches_in_the_terminal(environment, index):
     found = run([environment / "swiftlet", "search", index, "a hot drink", "-k", "1"], index)
     assert found.split()[2] == "tea"
 
 
-def test_it_has_the_typed_library(environment: Path, index: Path) -> None:
+def test_it_has_the_typed_library(environment, index):
     code = f"""
 from pathlib import Path
 import swiftlet
@@ -98,7 +98,7 @@ with swiftlet.open({str(index)!r}) as searcher:
     assert run([environment / "python", "-c", code], index).strip() == "tea"
 
 
-def test_it_serves_searches(address: str) -> None:
+def test_it_serves_searches(address):
     with urllib.request.urlopen(f"{address}/search?q=winter+sport&top_k=2") as answer:
         hits = json.load(answer)["hits"]
     assert hits[0]["document_id"] == "ski"
@@ -106,9 +106,7 @@ def test_it_serves_searches(address: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["evaluate", "export", "index"])
-def test_a_command_that_needs_an_extra_names_it(
-    environment: Path, index: Path, command: str, tmp_path: Path
-) -> None:
+def test_a_command_that_needs_an_extra_names_it(environment, index, command, tmp_path):
     (tmp_path / "queries.txt").write_text("a hot drink\n")
     (tmp_path / "qrels.tsv").write_text("1 0 tea 1\n")
     (tmp_path / "run.txt").write_text("1 Q0 tea 1 1.0 tag\n")
@@ -131,8 +129,8 @@ def test_a_command_that_needs_an_extra_names_it(
 
 
 def test_nothing_is_reported_to_anybody_and_nothing_written_to_the_home(
-    environment: Path, index: Path, tmp_path: Path
-) -> None:
+    environment, index, tmp_path
+):
     """onnxruntime would report its use and keep a device id at home, unless CI is set."""
     variables = {name: value for name, value in clean().items() if name != "CI"}
     subprocess.run(
@@ -142,7 +140,7 @@ def test_nothing_is_reported_to_anybody_and_nothing_written_to_the_home(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_searches_itself(environment: Path, tmp_path: Path) -> None:
+def test_a_folder_searches_itself(environment, tmp_path):
     folder, cache = tmp_path / "folder", tmp_path / "cache"
     folder.mkdir()
     (folder / "tea.txt").write_text("Leaves are steeped in hot water for some minutes.")

@@ -11,7 +11,7 @@ STATUS = r"\*20\d\d-\d\d-\d\d, (accepted|superseded by \[[^]]+\]\([^)]*#[^)]+\))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_every_decision_has_a_date_and_a_status_below_its_heading(page: Path) -> None:
+def test_every_decision_has_a_date_and_a_status_below_its_heading(page):
     decisions = page.read_text("utf-8").split("\n## ")[1:]
     assert decisions
     for decision in decisions:
@@ -20,13 +20,13 @@ def test_every_decision_has_a_date_and_a_status_below_its_heading(page: Path) ->
         assert reasons.strip(), heading
 
 
-def test_no_two_decisions_have_the_same_heading() -> None:
+def test_no_two_decisions_have_the_same_heading():
     headings = [line for page in PAGES for line in page.read_text("utf-8").splitlines()
                 if line.startswith("## ")]  # fmt: skip
     assert len(headings) == len(set(headings))
 
 
-def test_the_page_of_decisions_links_to_every_room_and_has_no_decision() -> None:
+def test_the_page_of_decisions_links_to_every_room_and_has_no_decision():
     page = (DOCS / "decisions.md").read_text("utf-8")
     assert sorted(re.findall(r"\(decisions/(\w+\.md)\)", page)) == [each.name for each in PAGES]
     assert not re.search(r"^\*\*", page, re.MULTILINE), "put the decision into a room"

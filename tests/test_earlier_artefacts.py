@@ -20,7 +20,7 @@ TOLERANCE, INT8_TOLERANCE = (0.0, 0.0) if IS_SAME_MACHINE else (1e-5, 5e-3)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory) -> Path:
     """A copy of the artefacts, since SQLite makes files in an index that is opened."""
     return Path(shutil.copytree(answers.FOLDER, tmp_path_factory.mktemp("earlier") / "artefacts"))
 
@@ -42,7 +42,7 @@ def check(found: object, expected: object, tolerance: float = TOLERANCE, place: 
 
 
 @pytest.mark.parametrize("name", answers.ENCODERS)
-def test_encoders_give_the_same_embeddings(folder: Path, name: str) -> None:
+def test_encoders_give_the_same_embeddings(folder, name):
     found = answers.embeddings(folder, name)
     for precision, rows in EXPECTED["embeddings"][name].items():
         tolerance = TOLERANCE if precision.startswith("fp32") else INT8_TOLERANCE
@@ -51,23 +51,23 @@ def test_encoders_give_the_same_embeddings(folder: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EXPECTED["inspected"])
-def test_inspect_says_the_same(folder: Path, name: str) -> None:
+def test_inspect_says_the_same(folder, name):
     assert answers.inspected(folder, name) == EXPECTED["inspected"][name]
 
 
 @pytest.mark.parametrize("name", answers.INDEXES)
-def test_indexes_give_the_same_answers(folder: Path, name: str) -> None:
+def test_indexes_give_the_same_answers(folder, name):
     check(answers.of_index(folder, name), EXPECTED["indexes"][name])
 
 
 @pytest.mark.parametrize("name", answers.CHANGED)
-def test_a_merge_of_the_changes_gives_the_same_answers(folder: Path, name: str) -> None:
+def test_a_merge_of_the_changes_gives_the_same_answers(folder, name):
     check(answers.merged(folder, name), EXPECTED["merged"][name])
 
 
-def test_shards_are_joined_to_an_index_that_gives_the_same_answers(folder: Path) -> None:
+def test_shards_are_joined_to_an_index_that_gives_the_same_answers(folder):
     check(answers.joined(folder), EXPECTED["joined"])
 
 
-def test_the_service_gives_the_same_answers(folder: Path) -> None:
+def test_the_service_gives_the_same_answers(folder):
     check(answers.over_http(folder), EXPECTED["http"])

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -11,7 +10,7 @@ FUZZ = [sys.executable, "-m", "tests.fuzz", "--hours", "0"]
 
 
 @pytest.mark.check
-def test_runs_are_counted_one_after_the_other(tmp_path: Path) -> None:
+def test_runs_are_counted_one_after_the_other(tmp_path):
     raw = tmp_path / "fuzz.json"
     for _ in range(2):
         subprocess.run([*FUZZ, "--out", raw], check=True, stdout=subprocess.DEVNULL)

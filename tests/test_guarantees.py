@@ -15,7 +15,7 @@ LINK = re.compile(r'\[test\]\((\S+) "(\w+)"\)')
 
 
 @pytest.mark.parametrize("promise", PROMISES)
-def test_each_promise_is_one_sentence_and_names_its_tests(promise: str) -> None:
+def test_each_promise_is_one_sentence_and_names_its_tests(promise):
     links = LINK.findall(promise)
     assert links
     sentence = LINK.sub("", promise)
@@ -29,7 +29,7 @@ ROWS = re.findall(r"(?m)^\| (.+?) \| ([\d,]+) \| `(\S+)` \|", LIMITS)
 
 
 @pytest.mark.parametrize(("what", "most", "where"), ROWS, ids=[row[2] for row in ROWS])
-def test_each_limit_is_the_one_in_the_code(what: str, most: str, where: str) -> None:
+def test_each_limit_is_the_one_in_the_code(what, most, where):
     if where.startswith("SWIFTLET_"):
         field = where.removeprefix("SWIFTLET_").lower()
         value = Settings.model_fields[field].default
@@ -39,6 +39,6 @@ def test_each_limit_is_the_one_in_the_code(what: str, most: str, where: str) -> 
     assert f"{value:,}" == most, what
 
 
-def test_every_setting_that_bounds_something_is_a_limit() -> None:
+def test_every_setting_that_bounds_something_is_a_limit():
     bounds = {f"SWIFTLET_{name.upper()}" for name in Settings.model_fields if name[:4] == "max_"}
     assert bounds <= {where for *_, where in ROWS}

@@ -39,7 +39,7 @@ def test_of_the_second_lane():
 """
 
 
-def test_only_a_heavy_test_of_the_first_lane_fails(tmp_path: Path) -> None:
+def test_only_a_heavy_test_of_the_first_lane_fails(tmp_path):
     (tmp_path / "test_heavy.py").write_text(TESTS)
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = check: heavy\n")
     said = run(tmp_path)
@@ -49,7 +49,7 @@ def test_only_a_heavy_test_of_the_first_lane_fails(tmp_path: Path) -> None:
     assert "move it to the second lane by `@pytest.mark.check`" in said
 
 
-def test_a_dear_lane_imports_only_the_files_that_name_it(tmp_path: Path) -> None:
+def test_a_dear_lane_imports_only_the_files_that_name_it(tmp_path):
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = check: heavy\n")
     (tmp_path / "test_cheap.py").write_text("raise ImportError")
     (tmp_path / "test_dear.py").write_text(
@@ -60,7 +60,7 @@ def test_a_dear_lane_imports_only_the_files_that_name_it(tmp_path: Path) -> None
     assert "has its mark from elsewhere: write it in its file" in run(tmp_path)
 
 
-def test_the_first_lane_imports_no_file_that_is_wholly_dear(tmp_path: Path) -> None:
+def test_the_first_lane_imports_no_file_that_is_wholly_dear(tmp_path):
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = check: heavy\n")
     (tmp_path / "test_cheap.py").write_text("def test_that_is_cheap(): pass\n")
     (tmp_path / "test_dear.py").write_text(
@@ -81,7 +81,7 @@ def run(folder: Path, *options: str) -> str:
     return ended.stdout + ended.stderr
 
 
-def test_a_folder_stays_together_in_the_first_lane_and_where_its_tests_share_servers() -> None:
+def test_a_folder_stays_together_in_the_first_lane_and_where_its_tests_share_servers():
     page = "tests/service/test_page.py"
     assert _scope(f"{page}::test_a[b/c]", is_first_lane=True) == "tests/service"
     assert _scope(f"{page}::test_a[b/c]", is_first_lane=False) == page

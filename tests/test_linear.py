@@ -42,13 +42,13 @@ SLOW = {
 
 
 @pytest.mark.parametrize("name", SLOW)
-def test_expressions_that_are_known_to_be_slow_are_found(name: str) -> None:
+def test_expressions_that_are_known_to_be_slow_are_found(name):
     expression, at_one_place = SLOW[name]
     assert slow_text(re.compile(expression), at_one_place=at_one_place)
 
 
 @pytest.mark.parametrize("path", MODULES, ids=str)
-def test_the_time_of_every_expression_grows_evenly(path: Path) -> None:
+def test_the_time_of_every_expression_grows_evenly(path):
     slow = {
         name: text
         for name, pattern, at_one_place in _expressions(path)
@@ -94,7 +94,7 @@ def _value(expression: ast.expr, module: dict[str, Any]) -> Any:
 
 @pytest.mark.parametrize("scheme", ["milvus", "postgresql"])
 @pytest.mark.parametrize("piece", ["a", ".", "[", ":", ":1", "/", "/a", "@", "//", "//@"])
-def test_the_time_of_an_address_grows_evenly(scheme: str, piece: str) -> None:
+def test_the_time_of_an_address_grows_evenly(scheme, piece):
     def parse(count: int) -> None:
         with pytest.raises(InvalidArgumentError):
             parse_address(f"{scheme}://{piece * count}!")
@@ -106,7 +106,7 @@ def test_the_time_of_an_address_grows_evenly(scheme: str, piece: str) -> None:
     "rule", ["*a" * 9 + "b", "**/a*/" * 9 + "b", "*a/**/*a*b", "[[:alpha:]]*[!a]"]
 )
 @pytest.mark.parametrize("piece", [b"a", b"a/", b"ab/"])
-def test_the_time_of_a_rule_of_git_grows_evenly(tmp_path: Path, rule: str, piece: bytes) -> None:
+def test_the_time_of_a_rule_of_git_grows_evenly(tmp_path, rule, piece):
     (tmp_path / ".gitignore").write_text(rule)
     rules = rules_of(tmp_path / ".gitignore")
     assert grows_evenly(lambda count: verdict(rules, piece * count + b"c", is_folder=False), 1_000)

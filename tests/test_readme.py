@@ -40,21 +40,21 @@ def shape(value: object) -> object:
 
 
 @pytest.fixture
-def corpus(tmp_path: Path) -> Path:
+def corpus(tmp_path) -> Path:
     for name, text in DOCUMENTS.items():
         (tmp_path / "CORPUS").mkdir(exist_ok=True)
         (tmp_path / "CORPUS" / name).write_text(text)
     return tmp_path
 
 
-def test_the_makefile_has_its_demo_and_its_tests() -> None:
+def test_the_makefile_has_its_demo_and_its_tests():
     targets = [target for command in commands_of("make") for target in command[1:]]
     assert targets == ["demo", "test", "check", "image"]
     makefile = (ROOT / "Makefile").read_text()
     assert all(f"\n{target}:" in makefile for target in targets)
 
 
-def test_there_is_one_tagline() -> None:
+def test_there_is_one_tagline():
     tagline = re.findall(r"\*\*(.+?)\.\*\*", README)[0]
     files = ["pyproject.toml", "CITATION.cff", "Dockerfile", "docs/README.md"]
     for name in [*files, "swiftlet/__init__.py", "deploy/helm/swiftlet/Chart.yaml"]:
@@ -69,13 +69,13 @@ def test_there_is_one_tagline() -> None:
         *(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md")),
     ],
 )
-def test_every_page_that_a_page_links_to_is_there(page: str) -> None:
+def test_every_page_that_a_page_links_to_is_there(page):
     links = re.findall(r"\]\(([^)# ]+)", (ROOT / page).read_text())
     local = [link for link in links if "://" not in link]
     assert [link for link in local if not ((ROOT / page).parent / link).exists()] == []
 
 
-def test_its_python_example_runs(tmp_path: Path) -> None:
+def test_its_python_example_runs(tmp_path):
     (example,) = blocks("python")
     shown = subprocess.run(
         [sys.executable, "-c", example], cwd=tmp_path, check=True, capture_output=True, text=True
@@ -84,7 +84,7 @@ def test_its_python_example_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.check
-def test_its_commands_index_search_and_serve_a_corpus(corpus: Path) -> None:
+def test_its_commands_index_search_and_serve_a_corpus(corpus):
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     _, index, search, serve = commands_of("swiftlet")
     for command in (index, search):

@@ -40,12 +40,12 @@ def numbers(text: str) -> set[str]:
     return set(re.findall(r"\d+(?:[.,]\d+)*", text))
 
 
-def test_the_overview_has_the_figures_of_the_results() -> None:
+def test_the_overview_has_the_figures_of_the_results():
     assert OVERVIEW.read_text("utf-8") == MADE, "run python -m measuring.results"
 
 
 @pytest.mark.parametrize("claim", CLAIMS)
-def test_each_figure_of_the_readme_is_in_the_overview_with_the_same_page(claim: str) -> None:
+def test_each_figure_of_the_readme_is_in_the_overview_with_the_same_page(claim):
     assert numbers(claim)
     pages = re.findall(r"docs/results/([a-z-]+\.md)", claim)
     rows = [row for row in MADE.splitlines() if any(f"]({page}" in row for page in pages)]
@@ -53,18 +53,18 @@ def test_each_figure_of_the_readme_is_in_the_overview_with_the_same_page(claim: 
 
 
 @pytest.mark.parametrize("row", re.findall(r"^[|-] .*", FIGURES, re.MULTILINE))
-def test_no_figure_of_the_overview_is_typed_by_hand(row: str) -> None:
+def test_no_figure_of_the_overview_is_typed_by_hand(row):
     text = re.sub(r"\{\{.*?\}\}|\{%.*?%\}|\]\(.*?\)", "", row)
     assert not re.search(r"\d", re.sub("|".join(NAMES), "", text)), text
 
 
 @pytest.mark.parametrize("page", sorted(RESULTS.rglob("*.md")), ids=lambda page: page.stem)
-def test_the_overview_links_to_every_page(page: Path) -> None:
+def test_the_overview_links_to_every_page(page):
     assert page == OVERVIEW or f"]({page.relative_to(RESULTS)})" in MADE
 
 
 @pytest.mark.parametrize("raw", sorted(RESULTS.rglob("*.json")), ids=lambda raw: raw.stem)
-def test_every_page_is_made_of_its_raw_figures(raw: Path) -> None:
+def test_every_page_is_made_of_its_raw_figures(raw):
     """The figures of a finished measurement, or of an artefact, are linked by a page."""
     figures, page = json.loads(raw.read_text("utf-8")), raw.with_suffix(".md")
     if page.exists() and FINISHED not in figures:
@@ -76,7 +76,7 @@ def test_every_page_is_made_of_its_raw_figures(raw: Path) -> None:
 
 
 @pytest.mark.parametrize("page", sorted(RESULTS.glob("*.md")), ids=lambda page: page.stem)
-def test_a_page_whose_script_is_gone_names_the_commit_before_the_command(page: Path) -> None:
+def test_a_page_whose_script_is_gone_names_the_commit_before_the_command(page):
     text = page.read_text("utf-8")
     for command in re.finditer(r"python -m (\w+(?:\.\w+)+)", text):
         place = ROOT / command[1].replace(".", "/")

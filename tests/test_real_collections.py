@@ -40,8 +40,8 @@ def judged(folder: Path, split: str, searcher: Searcher) -> tuple[list[Query], Q
 
 @pytest.mark.soak
 def test_squad_is_searched_as_well_as_the_fp32_model_does_and_better_with_words(
-    shared_data: Path, tmp_path: Path
-) -> None:
+    shared_data, tmp_path
+):
     folder = shared_data / "squad-dev-v1.1"
     settings = BuildSettings(truncate=True, factory="Flat")
     with searcher_over(folder, tmp_path / "index", settings, DEFAULT_ENCODER) as searcher:
@@ -58,9 +58,7 @@ def test_squad_is_searched_as_well_as_the_fp32_model_does_and_better_with_words(
 
 
 @pytest.mark.soak
-def test_long_documents_are_each_found_once_and_exactly_top_k_of_them(
-    shared_data: Path, tmp_path: Path
-) -> None:
+def test_long_documents_are_each_found_once_and_exactly_top_k_of_them(shared_data, tmp_path):
     folder = shared_data / "covid-qa"
     with searcher_over(folder, tmp_path / "index", BuildSettings()) as searcher:
         queries, qrels = judged(folder, "all", searcher)
@@ -80,9 +78,7 @@ def test_long_documents_are_each_found_once_and_exactly_top_k_of_them(
 
 
 @pytest.mark.soak
-def test_later_pages_of_an_approximate_index_are_parts_of_one_ranking(
-    shared_data: Path, tmp_path: Path
-) -> None:
+def test_later_pages_of_an_approximate_index_are_parts_of_one_ranking(shared_data, tmp_path):
     folder = shared_data / "lisa"
     with searcher_over(folder, tmp_path / "index", BuildSettings()) as searcher:
         for query in read_queries(folder):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import typer.main
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import expect
 
 import swiftlet
 from swiftlet.cli.main import app
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(tmp_path_factory) -> Path:
     """The site, built as strictly as by `make docs`."""
     out = tmp_path_factory.mktemp("site")
     makefile = (ROOT / "Makefile").read_text("utf-8")
@@ -45,7 +45,7 @@ class Loaded(HTMLParser):
         self.addresses += [value for key, value in attrs if key == name]
 
 
-def test_no_page_loads_anything_from_another_host(site: Path) -> None:
+def test_no_page_loads_anything_from_another_host(site):
     pages = list(site.rglob("*.html"))
     addresses = [address for page in pages for address in Loaded(page).addresses]
     assert addresses
@@ -54,7 +54,7 @@ def test_no_page_loads_anything_from_another_host(site: Path) -> None:
         assert not re.search(r"url\(['\"]?(https?:)?//|@import", sheet.read_text("utf-8")), sheet
 
 
-def test_its_search_finds_a_page_without_a_network(site: Path, browser: Browser) -> None:
+def test_its_search_finds_a_page_without_a_network(site, browser):
     page = browser.new_context(offline=True, viewport={"width": 1280, "height": 800}).new_page()
     page.goto((site / "index.html").as_uri())
     expect(page.get_by_role("heading", level=1)).to_contain_text("Swiftlet")
@@ -64,7 +64,7 @@ def test_its_search_finds_a_page_without_a_network(site: Path, browser: Browser)
     expect(page.get_by_role("heading", level=1)).to_contain_text("Changing an index")
 
 
-def test_it_has_every_name_of_the_library_and_every_command(site: Path) -> None:
+def test_it_has_every_name_of_the_library_and_every_command(site):
     names = (site / "docs" / "site" / "library.html").read_text("utf-8")
     assert [name for name in swiftlet.__all__ if f'id="swiftlet.{name}"' not in names] == []
     commands = (site / "docs" / "site" / "commands.html").read_text("utf-8")

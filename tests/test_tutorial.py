@@ -48,7 +48,7 @@ def answer(serve: str, curl: str, folder: Path) -> tuple[str, Any]:
 
 
 @pytest.mark.soak
-def test_its_commands_index_distil_and_serve(tmp_path: Path) -> None:
+def test_its_commands_index_distil_and_serve(tmp_path):
     (tmp_path / "docs").mkdir()
     for name in CORPUS:
         shutil.copy(ROOT / "docs" / name, tmp_path / "docs")
@@ -60,7 +60,7 @@ def test_its_commands_index_distil_and_serve(tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
-def test_the_commands_on_own_vectors_adopt_learn_compare_and_serve(tmp_path: Path) -> None:
+def test_the_commands_on_own_vectors_adopt_learn_compare_and_serve(tmp_path):
     folder, *steps, serve, curl = re.findall(r"```sh\n(.*?)```", OWN_VECTORS, re.DOTALL)
     (program,) = re.findall(r"```python\n(.*?)```", OWN_VECTORS, re.DOTALL)
     (tmp_path / "vectors.py").write_text(program)
@@ -75,7 +75,7 @@ def test_the_commands_on_own_vectors_adopt_learn_compare_and_serve(tmp_path: Pat
 
 
 @pytest.mark.check
-def test_its_packages_are_those_of_the_tests() -> None:
+def test_its_packages_are_those_of_the_tests():
     command = [sys.executable, "-m", *shlex.split(INSTALL)]
     offline = ["--no-index", "--no-build-isolation", "--dry-run", "--quiet"]
     found = subprocess.run(

@@ -10,6 +10,6 @@ PAGES = [*ROOT.glob("[RS]*.md"), *(ROOT / "docs").glob("*.md"), *ROOT.glob("docs
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_noun_stands_where_a_noun_is_meant(page: Path) -> None:
+def test_a_noun_stands_where_a_noun_is_meant(page):
     text = " ".join(page.read_text("utf-8").split())
     assert re.findall(r".{30}\b(?:th(?:at|ose) of|so many|such an?)\b.{20}", text) == []

@@ -14,14 +14,14 @@ from benchmarks.service import (
 from measuring.http_client import Exchange, search
 
 
-def test_a_ratio_is_the_median_of_the_rounds_ratios() -> None:
+def test_a_ratio_is_the_median_of_the_rounds_ratios():
     rates = over({"fast": [10.0, 40.0, 90.0], "slow": [1.0, 2.0, 3.0]}, "slow")
     assert rates["fast"]["over"] == 20
     assert rates["fast"]["median"] == 40
     assert rates["slow"]["over"] == 1
 
 
-def test_stages_the_rest_and_the_outside_add_up_to_the_latency() -> None:
+def test_stages_the_rest_and_the_outside_add_up_to_the_latency():
     exchange = Exchange(search("a"), scheduled=5.0, finished=5.004)
     exchange.server_timing = b"queue;dur=0.5, encode;dur=1.5, total;dur=3.0"
     stages = stage_microseconds(exchange)
@@ -35,9 +35,7 @@ def test_stages_the_rest_and_the_outside_add_up_to_the_latency() -> None:
     ("ratio", "held", "kept"),
     [(1.79, 130, [False, True]), (1.8, 131, [True, False]), (1.8, 130, [True, True])],
 )
-def test_a_target_is_kept_or_missed_by_its_figure(
-    ratio: float, held: int, kept: list[bool]
-) -> None:
+def test_a_target_is_kept_or_missed_by_its_figure(ratio, held, kept):
     medians = {
         "latency_ratio": 1.5, "rate_ratio": 0.9,
         "in_process_ms": 0.3, "in_process_rate": 2000, "cpu_ms": 0.74,

@@ -1,7 +1,5 @@
 """The peers that Swiftlet is compared with."""
 
-from pathlib import Path
-
 import numpy as np
 import onnx
 import pytest
@@ -11,7 +9,7 @@ from tests.conftest import TOPICS
 
 
 @pytest.mark.check
-def test_the_int8_peer_embeds_as_the_model_in_torch(tmp_path: Path) -> None:
+def test_the_int8_peer_embeds_as_the_model_in_torch(tmp_path):
     texts = list(TOPICS.values())
     expected = torch_peer().encode(texts)
     found = int8_peer(export_int8_peer(tmp_path / "peer"), threads=1).encode(texts)
@@ -20,7 +18,7 @@ def test_the_int8_peer_embeds_as_the_model_in_torch(tmp_path: Path) -> None:
 
 
 @pytest.mark.check
-def test_a_peer_of_two_layers_is_that_much_smaller(tmp_path: Path) -> None:
+def test_a_peer_of_two_layers_is_that_much_smaller(tmp_path):
     directory = export_int8_peer(tmp_path / "peer", QUERY_LAYERS)
     peer = int8_peer(directory, threads=1)
     assert peer.encode(["how do vaccines work"]).shape == (1, 384)

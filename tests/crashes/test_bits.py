@@ -1,14 +1,12 @@
 """A part of the walk over flipped bits: `make crash` does all."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.crashes.bits import NAMES, walk
 
 
 @pytest.mark.check
-def test_a_flipped_bit_is_refused_by_name_or_without_effect(tmp_path: Path) -> None:
+def test_a_flipped_bit_is_refused_by_name_or_without_effect(tmp_path):
     found = walk(NAMES, tmp_path, flips=2, queries=40)
     assert found["wrong"] == []
     assert found["flips"] > 200

@@ -18,7 +18,7 @@ needs_a_compiler = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def work(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("crashes")
     recorder.compile_into(folder)
     return folder
@@ -27,7 +27,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @needs_a_compiler
 @pytest.mark.check
 @pytest.mark.timeout(3600)
-def test_what_was_acknowledged_survives_kills_losses_of_power_and_faults(work: Path) -> None:
+def test_what_was_acknowledged_survives_kills_losses_of_power_and_faults(work):
     parts = walks(every=60, losses_every=60, histories=0, models_every=6)
     parts = [each for each in parts if each.get("command") != "train"]  # that takes minutes
     found = walk(parts, work, processes=1)
@@ -40,7 +40,7 @@ def test_what_was_acknowledged_survives_kills_losses_of_power_and_faults(work: P
 @needs_a_compiler
 @pytest.mark.check
 @pytest.mark.timeout(3600)
-def test_random_histories_find_what_a_model_has(work: Path) -> None:
+def test_random_histories_find_what_a_model_has(work):
     found = json.loads(recorder.run("tests.crashes.machine", [work, 1, 15], work))
     assert found["failure"] == ""
     assert found["steps"]
@@ -53,7 +53,7 @@ def entry(
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> FileSystem:
+def disk(tmp_path) -> FileSystem:
     """A file "old" that is safe, and a new one that nothing has synced."""
     (tmp_path / "old").write_text("safe")
     files = FileSystem(tmp_path)
@@ -69,31 +69,31 @@ def after_power_loss(disk: FileSystem) -> set[bytes | None]:
     return {each.get("new") for each in left}
 
 
-def test_a_kill_leaves_what_was_written(disk: FileSystem) -> None:
+def test_a_kill_leaves_what_was_written(disk):
     assert disk.after_kill() == {"old": b"safe", "new": b"content"}
 
 
-def test_a_loss_of_power_may_leave_any_part_of_what_was_not_synced(disk: FileSystem) -> None:
+def test_a_loss_of_power_may_leave_any_part_of_what_was_not_synced(disk):
     assert after_power_loss(disk) == {None, b"", bytes(7), b"content"}
 
 
-def test_a_synced_file_may_have_no_name_yet(disk: FileSystem) -> None:
+def test_a_synced_file_may_have_no_name_yet(disk):
     disk.apply(entry(Op.SYNC, disk.root / "new", inode=1))
     assert after_power_loss(disk) == {None, b"content"}
 
 
-def test_a_synced_name_may_have_no_content_yet(disk: FileSystem) -> None:
+def test_a_synced_name_may_have_no_content_yet(disk):
     disk.apply(entry(Op.SYNC, disk.root, inode=disk.root.stat().st_ino))
     assert after_power_loss(disk) == {b"", bytes(7), b"content"}
 
 
-def test_what_is_synced_with_its_name_stays(disk: FileSystem) -> None:
+def test_what_is_synced_with_its_name_stays(disk):
     disk.apply(entry(Op.SYNC, disk.root / "new", inode=1))
     disk.apply(entry(Op.SYNC, disk.root, inode=disk.root.stat().st_ino))
     assert after_power_loss(disk) == {b"content"}
 
 
-def test_a_rename_happens_as_a_whole(disk: FileSystem) -> None:
+def test_a_rename_happens_as_a_whole(disk):
     disk.apply(entry(Op.SYNC, disk.root / "new", inode=1))
     disk.apply(entry(Op.SYNC, disk.root, inode=disk.root.stat().st_ino))
     disk.apply(entry(Op.RENAME, disk.root / "new", other=disk.root / "newer"))

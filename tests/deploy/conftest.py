@@ -5,7 +5,6 @@ Without the name of an image in IMAGE, what needs Docker is not collected, as in
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
@@ -20,13 +19,13 @@ SEARCHES = 20
 
 
 @pytest.fixture(scope="session")
-def service(small_index: Path) -> Iterator[Server]:
+def service(small_index) -> Iterator[Server]:
     with running(small_index, admin_keys=ADMIN_KEY) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
-def prometheus(service: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+def prometheus(service, tmp_path_factory) -> Iterator[Prometheus]:
     """It has scraped before the first request, and after the last."""
     folder = tmp_path_factory.mktemp("prometheus")
     with scraping(service.url.removeprefix("http://"), folder) as prometheus:

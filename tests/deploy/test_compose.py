@@ -30,7 +30,7 @@ def services() -> dict[str, Any]:
     return services_of(*FILES)
 
 
-def test_every_service_is_confined_and_bounded(services: dict[str, Any]) -> None:
+def test_every_service_is_confined_and_bounded(services):
     assert set(services) == {"swiftlet", "prometheus", "grafana"}
     for service in services.values():
         assert service["read_only"] is True
@@ -44,36 +44,36 @@ def test_every_service_is_confined_and_bounded(services: dict[str, Any]) -> None
         assert "network_mode" not in service
 
 
-def test_ports_are_only_open_to_this_machine_by_default() -> None:
+def test_ports_are_only_open_to_this_machine_by_default():
     for service in yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"].values():
         (port,) = service["ports"]
         assert port.startswith(("127.0.0.1:", "${ADDRESS:-127.0.0.1}:"))
 
 
-def test_a_stop_lasts_longer_than_the_drain(services: dict[str, Any]) -> None:
+def test_a_stop_lasts_longer_than_the_drain(services):
     drain_seconds = Settings(index=Path("i"), encoder=Path("to/e")).drain_timeout_seconds
     assert services["swiftlet"]["stop_grace_period"] == "40s"
     assert drain_seconds < 40
 
 
-def test_hadolint_finds_nothing_in_the_dockerfile() -> None:
+def test_hadolint_finds_nothing_in_the_dockerfile():
     output_of("hadolint", ROOT / "Dockerfile")
 
 
-def test_the_image_has_the_health_check_and_names_its_user_by_number() -> None:
+def test_the_image_has_the_health_check_and_names_its_user_by_number():
     dockerfile = (ROOT / "Dockerfile").read_text()
     assert re.search(r"^HEALTHCHECK ", dockerfile, re.MULTILINE)
     assert re.search(r"^USER \d+:\d+$", dockerfile, re.MULTILINE)
 
 
-def test_every_setting_that_a_file_names_exists(services: dict[str, Any]) -> None:
+def test_every_setting_that_a_file_names_exists(services):
     named = {*services["swiftlet"]["environment"]}
     named |= {*services_of(*WITH_VOLUME, INDEXES="/srv/indexes")["swiftlet"]["environment"]}
     named |= {*services_of(*WITH_MILVUS, COLLECTION="papers")["swiftlet"]["environment"]}
     assert named <= {PREFIX + name.upper() for name in Settings.model_fields}
 
 
-def test_keys_of_the_shell_reach_the_service() -> None:
+def test_keys_of_the_shell_reach_the_service():
     keys = {"SEARCH_KEYS": "a-search-key-0123", "WRITE_KEYS": "a-write-key-01234"}
     environment = services_of(*FILES, **keys)["swiftlet"]["environment"]
     assert environment["SWIFTLET_SEARCH_KEYS"] == keys["SEARCH_KEYS"]
@@ -81,7 +81,7 @@ def test_keys_of_the_shell_reach_the_service() -> None:
     assert environment["SWIFTLET_WRITE_KEYS"] == keys["WRITE_KEYS"]
 
 
-def test_an_index_of_ones_own_is_mounted_for_reading_where_the_setting_looks_for_it() -> None:
+def test_an_index_of_ones_own_is_mounted_for_reading_where_the_setting_looks_for_it():
     service = services_of(*WITH_VOLUME, INDEXES="/srv/indexes")["swiftlet"]
     assert service["environment"]["SWIFTLET_INDEX"] == "/data/current/index"
     (volume,) = service["volumes"]
@@ -89,7 +89,7 @@ def test_an_index_of_ones_own_is_mounted_for_reading_where_the_setting_looks_for
     assert volume == volume | expected
 
 
-def test_a_collection_is_served_from_milvus_and_its_parts() -> None:
+def test_a_collection_is_served_from_milvus_and_its_parts():
     services = services_of(*WITH_MILVUS, COLLECTION="papers")
     assert set(services) == {"swiftlet", "prometheus", "grafana", "milvus", "etcd", "minio"}
     address = services["swiftlet"]["environment"]["SWIFTLET_INDEX"]
@@ -106,20 +106,20 @@ def test_a_collection_is_served_from_milvus_and_its_parts() -> None:
     assert "ports" not in services["etcd"] | services["minio"]
 
 
-def test_without_the_folder_of_indexes_the_error_names_the_variable() -> None:
+def test_without_the_folder_of_indexes_the_error_names_the_variable():
     refused = ask("docker-compose", *WITH_VOLUME, "config", environment={"INDEXES": ""})
     assert refused.returncode != 0
     assert "set it to the folder that has the versions of the index" in refused.stderr
 
 
-def test_the_files_that_compose_mounts_exist(services: dict[str, Any]) -> None:
+def test_the_files_that_compose_mounts_exist(services):
     text = (DEPLOY / "compose.yaml").read_text()
     sources = re.findall(r"- (\./[\w/]+):", text)
     assert len(sources) == 3
     assert [source for source in sources if not (DEPLOY / source).is_dir()] == []
 
 
-def test_the_variables_that_env_explains_are_those_that_the_files_read() -> None:
+def test_the_variables_that_env_explains_are_those_that_the_files_read():
     explained = set(re.findall(r"^#?([A-Z_]+)=", (DEPLOY / ".env").read_text(), re.MULTILINE))
     read = set()
     for file in DEPLOY.glob("compose*.yaml"):

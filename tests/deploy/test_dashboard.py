@@ -7,11 +7,9 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from tests.deploy.prometheus import Prometheus
 from tests.deploy.test_prometheus import metrics_of, served_by
 from tests.deploy.tools import DEPLOY
 from tests.polling import wait_until
-from tests.service.conftest import Server
 
 pytestmark = pytest.mark.check
 
@@ -40,17 +38,13 @@ DRAWN = {
 
 
 @pytest.mark.parametrize("title", EXPRESSIONS)
-def test_prometheus_has_something_for_every_line_of_a_panel(
-    prometheus: Prometheus, title: str
-) -> None:
+def test_prometheus_has_something_for_every_line_of_a_panel(prometheus, title):
     for expression in EXPRESSIONS[title]:
         assert "$" not in expression
         assert wait_until(lambda expression=expression: prometheus.query(expression)), expression
 
 
-def test_prometheus_takes_the_annotation_and_the_list_of_instances(
-    prometheus: Prometheus, service: Server
-) -> None:
+def test_prometheus_takes_the_annotation_and_the_list_of_instances(prometheus, service):
     (annotation,) = DASHBOARD["annotations"]["list"]
     prometheus.query(filled_in(annotation["expr"]))
     instance = next(v for v in DASHBOARD["templating"]["list"] if v["name"] == "instance")
@@ -59,7 +53,7 @@ def test_prometheus_takes_the_annotation_and_the_list_of_instances(
     assert [one["instance"] for one in series] == [service.url.removeprefix("http://")]
 
 
-def test_every_metric_of_the_service_is_drawn(service: Server) -> None:
+def test_every_metric_of_the_service_is_drawn(service):
     """All panels except those without a description."""
     said = re.sub(r"_(bucket|sum|count)\b", "", " ".join(served_by(service))).split()
     left_out = {"process_virtual_memory_bytes", "process_max_fds"}
@@ -67,7 +61,7 @@ def test_every_metric_of_the_service_is_drawn(service: Server) -> None:
     assert {metric for metric in {*said} - drawn if not metric.endswith("_created")} == left_out
 
 
-def test_panels_have_ids_of_their_own_and_do_not_overlap() -> None:
+def test_panels_have_ids_of_their_own_and_do_not_overlap():
     assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
     cells = [cell for panel in DASHBOARD["panels"] for cell in cells_of(panel["gridPos"])]
     assert len(cells) == len(set(cells))
@@ -80,13 +74,13 @@ def cells_of(place: dict[str, int]) -> Iterator[tuple[int, int]]:
             yield x, y
 
 
-def test_every_panel_has_a_description_and_a_unit() -> None:
+def test_every_panel_has_a_description_and_a_unit():
     for title, panel in PANELS.items():
         assert panel["description"], title
         assert panel["fieldConfig"]["defaults"]["unit"], title
 
 
-def test_compose_mounts_the_files_that_provision_grafana() -> None:
+def test_compose_mounts_the_files_that_provision_grafana():
     compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
     mounts = dict(volume.split(":")[1::-1] for volume in compose["grafana"]["volumes"])
     (provider,) = yaml.safe_load(

@@ -54,7 +54,7 @@ def bare(part: Any) -> Any:
     ("overlay", "values"),
     [("overlays/volume", VOLUME + MONITORING), ("overlays/image", INDEX_IMAGE + MONITORING)],
 )
-def test_the_chart_renders_the_manifests_of_kustomize(overlay: str, values: list[str]) -> None:
+def test_the_chart_renders_the_manifests_of_kustomize(overlay, values):
     ours = {kind: bare(manifest) for kind, manifest in chart(*values).items()}
     theirs = {manifest["kind"]: bare(manifest) for manifest in rendered(overlay)}
     del theirs["Namespace"], theirs["PrometheusRule"]
@@ -63,18 +63,18 @@ def test_the_chart_renders_the_manifests_of_kustomize(overlay: str, values: list
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("values", [(), EVERYTHING, INDEX_IMAGE])
-def test_every_manifest_fits_its_schema(values: tuple[str, ...], version: str) -> None:
+def test_every_manifest_fits_its_schema(values, version):
     for kind, manifest in chart(*values).items():
         if kind not in OPERATOR_KINDS:
             kubernetes_validate.validate(manifest, version, strict=True)
 
 
-def test_helm_finds_nothing_in_the_chart() -> None:
+def test_helm_finds_nothing_in_the_chart():
     result = ask("helm", "lint", "--strict", CHART)
     assert result.returncode == 0, result.stdout
 
 
-def test_values_reach_their_places() -> None:
+def test_values_reach_their_places():
     manifests = chart(*EVERYTHING)
     assert "HorizontalPodAutoscaler" not in manifests
     assert "PersistentVolumeClaim" not in manifests
@@ -89,7 +89,7 @@ def test_values_reach_their_places() -> None:
     assert manifests["Ingress"]["spec"]["tls"][0]["secretName"] == "certificate"
 
 
-def test_a_change_of_the_settings_starts_a_rollout_that_waits_for_the_drain() -> None:
+def test_a_change_of_the_settings_starts_a_rollout_that_waits_for_the_drain():
     changed = chart("settings.SWIFTLET_DRAIN_TIMEOUT_SECONDS=60", option="--set-string")
     before, after = (each["Deployment"]["spec"]["template"] for each in (chart(), changed))
     assert before["metadata"]["annotations"] != after["metadata"]["annotations"]
@@ -107,7 +107,7 @@ def test_a_change_of_the_settings_starts_a_rollout_that_waits_for_the_drain() ->
         ([*VOLUME, *INDEX_IMAGE], "index.image and index.volume.enabled are both set"),
     ],
 )
-def test_bad_values_are_refused(values: list[str], complaint: str) -> None:
+def test_bad_values_are_refused(values, complaint):
     status, _, messages = template(*values)
     assert status != 0
     assert complaint in messages

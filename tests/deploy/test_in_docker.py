@@ -56,7 +56,7 @@ class Deployment:
 
 
 @pytest.fixture
-def versions(tmp_path: Path) -> Path:
+def versions(tmp_path) -> Path:
     """A folder with two versions of an index, the second with one document more."""
     for number, version in ((2, "2026-11-20"), (3, "2026-11-21")):
         documents = [Document(str(n), "Tea", f"Tea number {n} is hot.", {}) for n in range(number)]
@@ -66,7 +66,7 @@ def versions(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def deployment(versions: Path) -> Iterator[Deployment]:
+def deployment(versions) -> Iterator[Deployment]:
     deployment = Deployment(versions)
     yield deployment
     deployment.remove()
@@ -78,14 +78,12 @@ def lead_current(versions: Path, version: str) -> None:
     (versions / "next").rename(versions / "current")
 
 
-def test_compose_serves_the_demo(deployment: Deployment) -> None:
+def test_compose_serves_the_demo(deployment):
     deployment.start(FILES)
     assert "zipfile" in deployment.search("read a zip archive")
 
 
-def test_an_index_is_published_and_taken_back_without_a_pause(
-    deployment: Deployment, versions: Path
-) -> None:
+def test_an_index_is_published_and_taken_back_without_a_pause(deployment, versions):
     lead_current(versions, "2026-11-20")
     deployment.start(WITH_VOLUME)
     assert deployment.search("tea") == {"0", "1"}
@@ -95,9 +93,7 @@ def test_an_index_is_published_and_taken_back_without_a_pause(
         wait_until(lambda found=found: deployment.search("tea") == found)
 
 
-def test_an_incomplete_version_is_refused_and_the_previous_one_stays_in_use(
-    deployment: Deployment, versions: Path
-) -> None:
+def test_an_incomplete_version_is_refused_and_the_previous_one_stays_in_use(deployment, versions):
     lead_current(versions, "2026-11-20")
     deployment.start(WITH_VOLUME)
     (versions / "2026-11-21" / "index" / "index.faiss").write_bytes(b"half")
@@ -108,14 +104,14 @@ def test_an_incomplete_version_is_refused_and_the_previous_one_stays_in_use(
     assert deployment.search("tea") == {"0", "1"}
 
 
-def test_a_stop_ends_it_with_status_0(deployment: Deployment) -> None:
+def test_a_stop_ends_it_with_status_0(deployment):
     deployment.start(FILES)
     deployment.compose(FILES, "stop", "swiftlet")
     assert docker("inspect", "--format", "{{.State.ExitCode}}", deployment.container) == "0\n"
 
 
 @pytest.fixture
-def run_in_image(tmp_path: Path) -> Callable[..., str]:
+def run_in_image(tmp_path) -> Callable[..., str]:
     """Runs a container with the restrictions of the pods of deploy/kubernetes, with a /data."""
     shutil.chown(tmp_path, IMAGE_USER, IMAGE_USER)
 
@@ -127,9 +123,7 @@ def run_in_image(tmp_path: Path) -> Callable[..., str]:
     return run
 
 
-def test_the_init_container_makes_an_index_that_is_served(
-    run_in_image: Callable[..., str],
-) -> None:
+def test_the_init_container_makes_an_index_that_is_served(run_in_image):
     patch = DEPLOY / "kubernetes" / "components" / "index-image" / "deployment.yaml"
     pod = yaml.safe_load(patch.read_text())["spec"]["template"]["spec"]
     program, *arguments = pod["initContainers"][0]["command"]
@@ -137,9 +131,7 @@ def test_the_init_container_makes_an_index_that_is_served(
     assert "zipfile" in run_in_image(command=["search", "/data/index", "read a zip archive"])
 
 
-def test_the_job_writes_its_index_to_the_path_in_its_manifest(
-    run_in_image: Callable[..., str], tmp_path: Path
-) -> None:
+def test_the_job_writes_its_index_to_the_path_in_its_manifest(run_in_image, tmp_path):
     manifest = (DEPLOY / "kubernetes" / "index-job" / "job.yaml").read_text()
     (container,) = yaml.safe_load(manifest)["spec"]["template"]["spec"]["containers"]
     (tmp_path / "corpus.jsonl").write_text('{"_id": "tea", "title": "Tea", "text": "It is hot."}\n')

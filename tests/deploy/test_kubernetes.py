@@ -48,14 +48,14 @@ def pod_of(name: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("name", ALL)
-def test_every_manifest_fits_its_schema(name: str, version: str) -> None:
+def test_every_manifest_fits_its_schema(name, version):
     for manifest in rendered(name):
         if manifest["kind"] not in OPERATOR_KINDS:
             kubernetes_validate.validate(manifest, version, strict=True)
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_every_container_satisfies_the_restricted_standard(name: str) -> None:
+def test_every_container_satisfies_the_restricted_standard(name):
     pod = pod_of(name)
     assert pod["automountServiceAccountToken"] is False
     assert pod["securityContext"]["runAsNonRoot"] is True
@@ -72,19 +72,19 @@ def test_every_container_satisfies_the_restricted_standard(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_pods_run_as_the_user_of_the_image(name: str) -> None:
+def test_pods_run_as_the_user_of_the_image(name):
     (user,) = re.findall(r"^USER (\d+):\d+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     context = pod_of(name)["securityContext"]
     assert {context["runAsUser"], context["runAsGroup"], context["fsGroup"]} == {int(user)}
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_kubernetes_sets_no_variable_that_the_service_would_refuse(name: str) -> None:
+def test_kubernetes_sets_no_variable_that_the_service_would_refuse(name):
     assert pod_of(name)["enableServiceLinks"] is False
 
 
 @pytest.mark.parametrize("name", SERVING)
-def test_every_setting_exists(name: str) -> None:
+def test_every_setting_exists(name):
     settings = only(name, "ConfigMap")["data"]
     assert set(settings) <= {PREFIX + field.upper() for field in Settings.model_fields}
     (container,) = pod_of(name)["containers"]
@@ -93,7 +93,7 @@ def test_every_setting_exists(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SERVING)
-def test_a_pod_ends_only_after_its_drain(name: str) -> None:
+def test_a_pod_ends_only_after_its_drain(name):
     pod = pod_of(name)
     (container,) = pod["containers"]
     drain = int(only(name, "ConfigMap")["data"]["SWIFTLET_DRAIN_TIMEOUT_SECONDS"])
@@ -106,7 +106,7 @@ def test_a_pod_ends_only_after_its_drain(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SERVING)
-def test_every_pod_selector_selects_the_pods_of_the_deployment(name: str) -> None:
+def test_every_pod_selector_selects_the_pods_of_the_deployment(name):
     labels = only(name, "Deployment")["spec"]["template"]["metadata"]["labels"]
     assert only(name, "Deployment")["spec"]["selector"]["matchLabels"] == labels
     assert only(name, "Service")["spec"]["selector"] == labels
@@ -118,7 +118,7 @@ def test_every_pod_selector_selects_the_pods_of_the_deployment(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", ["overlays/volume", "overlays/image"])
-def test_production_scales_on_the_queue_and_lets_prometheus_in(name: str) -> None:
+def test_production_scales_on_the_queue_and_lets_prometheus_in(name):
     metrics = only(name, "HorizontalPodAutoscaler")["spec"]["metrics"]
     assert [metric["type"] for metric in metrics] == ["Resource", "Pods"]
     queue = metrics[1]["pods"]["metric"]["name"]
@@ -135,7 +135,7 @@ def test_production_scales_on_the_queue_and_lets_prometheus_in(name: str) -> Non
     assert all(":" in container["image"] for container in pod_of(name)["containers"])
 
 
-def test_the_service_monitor_finds_the_port_and_names_the_job_of_the_alerts() -> None:
+def test_the_service_monitor_finds_the_port_and_names_the_job_of_the_alerts():
     monitor = only("overlays/volume", "ServiceMonitor")["spec"]
     service = only("overlays/volume", "Service")
     assert monitor["selector"]["matchLabels"] == service["metadata"]["labels"]
@@ -143,7 +143,7 @@ def test_the_service_monitor_finds_the_port_and_names_the_job_of_the_alerts() ->
     assert service["metadata"]["labels"][monitor["jobLabel"]] == "swiftlet"
 
 
-def test_the_prometheus_rule_is_made_of_the_alerts(tmp_path: Path) -> None:
+def test_the_prometheus_rule_is_made_of_the_alerts(tmp_path):
     spec = only("overlays/volume", "PrometheusRule")["spec"]
     alerts = yaml.safe_load((DEPLOY / "prometheus" / "alerts.yml").read_text())
     remedy = "run deploy/kubernetes/components/monitoring/prometheus-rule.sh"
@@ -153,7 +153,7 @@ def test_the_prometheus_rule_is_made_of_the_alerts(tmp_path: Path) -> None:
     output_of("promtool", "check", "rules", rules)
 
 
-def test_the_volume_has_the_index_where_the_setting_looks_and_the_job_writes_it() -> None:
+def test_the_volume_has_the_index_where_the_setting_looks_and_the_job_writes_it():
     (container,) = pod_of("overlays/volume")["containers"]
     assert container["volumeMounts"] == [
         {"name": "indexes", "mountPath": "/data", "readOnly": True}
@@ -171,7 +171,7 @@ def test_the_volume_has_the_index_where_the_setting_looks_and_the_job_writes_it(
     assert values["VERSION"] in only("index-job", "Job")["metadata"]["name"]
 
 
-def test_a_pod_of_the_job_of_shards_encodes_its_shard(tmp_path: Path) -> None:
+def test_a_pod_of_the_job_of_shards_encodes_its_shard(tmp_path):
     assert only("shards-job", "Job")["spec"]["completions"] == 8
     (encoder,) = pod_of("shards-job")["containers"]
     lines = [json.dumps({"_id": f"{number}", "text": f"text {number}"}) for number in range(8)]
@@ -190,7 +190,7 @@ def test_a_pod_of_the_job_of_shards_encodes_its_shard(tmp_path: Path) -> None:
     assert (details["number"], details["of"]) == (8, 8)
 
 
-def test_the_job_runs_an_interrupted_build_again_and_a_refused_one_not() -> None:
+def test_the_job_runs_an_interrupted_build_again_and_a_refused_one_not():
     spec = only("index-job", "Job")["spec"]
     assert (spec["completionMode"], spec["completions"]) == ("Indexed", 1)
     assert spec["backoffLimitPerIndex"] > 0
@@ -200,7 +200,7 @@ def test_the_job_runs_an_interrupted_build_again_and_a_refused_one_not() -> None
     assert command.returncode == 2
 
 
-def test_the_init_container_copies_the_image_s_artefacts_to_the_served_folder() -> None:
+def test_the_init_container_copies_the_image_s_artefacts_to_the_served_folder():
     (initial,) = pod_of("overlays/image")["initContainers"]
     start = (ROOT / "deploy" / "image" / "start.py").read_text()
     built_in, volume = initial["command"][-2].removesuffix("/."), initial["command"][-1].rstrip("/")

@@ -21,7 +21,7 @@ ENVIRONMENT = {
 
 
 @pytest.fixture
-def clone(tmp_path: Path) -> Path:
+def clone(tmp_path) -> Path:
     """A clone without large files, and with a changelog of version 9.1.0."""
     folder = tmp_path / "clone"
     git(tmp_path, "clone", "--quiet", "--shared", str(ROOT), str(folder))
@@ -47,7 +47,7 @@ def release(clone: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def test_a_release_is_built_committed_and_tagged_but_not_published(clone: Path) -> None:
+def test_a_release_is_built_committed_and_tagged_but_not_published(clone):
     made = release(clone, "9.1.0", "--no-image")
     assert made.returncode == 0, made.stdout + made.stderr
     assert git(clone, "log", "-1", "--format=%s %D").startswith("Release 9.1.0 HEAD")
@@ -75,7 +75,7 @@ def test_a_release_is_built_committed_and_tagged_but_not_published(clone: Path) 
     )  # fmt: skip
 
 
-def test_a_release_that_cannot_be_made_is_refused_in_one_sentence(clone: Path) -> None:
+def test_a_release_that_cannot_be_made_is_refused_in_one_sentence(clone):
     current = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     no_heading = (
         'CHANGELOG.md has no heading "## 9.2.0 — YYYY-MM-DD"; put one below "## Unreleased", '

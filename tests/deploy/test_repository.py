@@ -15,7 +15,7 @@ FORMS = GITHUB / "ISSUE_TEMPLATE"
 WORKFLOWS = sorted((GITHUB / "workflows").glob("*.yml"))
 
 
-def test_actionlint_finds_nothing_in_the_workflows() -> None:
+def test_actionlint_finds_nothing_in_the_workflows():
     output_of("actionlint", *WORKFLOWS)
 
 
@@ -29,7 +29,7 @@ def test_actionlint_finds_nothing_in_the_workflows() -> None:
         ("github-workflows", WORKFLOWS),
     ],
 )
-def test_the_files_fit_their_schemas(schema: str, files: list[object]) -> None:
+def test_the_files_fit_their_schemas(schema, files):
     options = ["--default-filetype", "yaml", "--builtin-schema", f"vendor.{schema}"]
     result = CliRunner().invoke(check_jsonschema, [*options, *map(str, files)])
     assert result.exit_code == 0, result.output
@@ -45,7 +45,7 @@ def targets_of(workflow: Path) -> Iterator[str]:
                 yield from matrix["target"] if "matrix.target" in words else words
 
 
-def test_the_workflows_call_the_targets_of_ci_and_only_such_as_exist() -> None:
+def test_the_workflows_call_the_targets_of_ci_and_only_such_as_exist():
     called = {target for workflow in WORKFLOWS for target in targets_of(workflow)}
     assert {"lint", "tests", "check", "soak", "test-image", "dist", "image", "sbom"} == called
     output_of("make", "--dry-run", "--directory", ROOT, *called)

@@ -74,7 +74,7 @@ FOUND = {(name, seed): record(name, seed) for name in NAMES for seed in range(3)
 
 
 @pytest.fixture(autouse=True)
-def no_latencies(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_latencies(monkeypatch) -> None:
     """They need the encoders of finished runs."""
     times = dict.fromkeys(EXPERIMENTS["layers"], 0.4)
     monkeypatch.setattr(daft, "latencies", lambda options, names: times)
@@ -85,13 +85,13 @@ def collected(found: dict = FOUND) -> dict:
 
 
 @pytest.fixture
-def lines(tmp_path: Path) -> list[str]:
+def lines(tmp_path) -> list[str]:
     raw = tmp_path / "daft.json"
     write(raw, collected())
     return raw.with_suffix(".md").read_text("utf-8").splitlines()
 
 
-def test_each_figure_has_the_mean_of_its_seeds_and_half_their_range(lines: list[str]) -> None:
+def test_each_figure_has_the_mean_of_its_seeds_and_half_their_range(lines):
     assert across([{"a": {"b": each}} for each in (1, 2, 6)]) == {
         "a": {"b": {"mean": 3, "half": 2.5}}
     }
@@ -102,7 +102,7 @@ def test_each_figure_has_the_mean_of_its_seeds_and_half_their_range(lines: list[
     assert "| BM25 | - | 0.820 ± 0.020 |" in "\n".join(lines)
 
 
-def test_the_findings_follow_from_the_figures(tmp_path: Path) -> None:
+def test_the_findings_follow_from_the_figures(tmp_path):
     def page_with(aligned: float, unaligned: float) -> str:
         changed = dict(FOUND)
         for name, value in (("aligned-in-batch", aligned), ("unaligned-in-batch", unaligned)):
@@ -117,7 +117,7 @@ def test_the_findings_follow_from_the_figures(tmp_path: Path) -> None:
     assert "0.500 on the tests, no different from 0.500 of plain" in page_with(0.5, 0.5)
 
 
-def test_rows_with_the_figures_of_each_query_are_tested_against_each_other(tmp_path: Path) -> None:
+def test_rows_with_the_figures_of_each_query_are_tested_against_each_other(tmp_path):
     def queries(least: int) -> dict[str, str]:
         return dict.fromkeys(TITLES, " ".join(f"{least + place % 3}" for place in range(40)))
 
@@ -139,7 +139,7 @@ def test_rows_with_the_figures_of_each_query_are_tested_against_each_other(tmp_p
     assert "<sup>" not in write(tmp_path / "p.json", collected()).read_text("utf-8")
 
 
-def test_runs_of_the_page_with_the_settings_of_now_are_not_repeated(tmp_path: Path) -> None:
+def test_runs_of_the_page_with_the_settings_of_now_are_not_repeated(tmp_path):
     figures = json.loads((RESULTS / "daft.json").read_text("utf-8"))
     figures["runs"]["cache"]["1"]["settings"] = "other settings"
     raw = tmp_path / "daft.json"
@@ -154,7 +154,7 @@ def test_runs_of_the_page_with_the_settings_of_now_are_not_repeated(tmp_path: Pa
     assert kept["BM25"]["validation"] == {"nDCG@10": figures["baselines"]["BM25"]["validation"][2]}
 
 
-def test_plots_are_drawn_from_the_raw_figures_and_finished_runs(tmp_path: Path) -> None:
+def test_plots_are_drawn_from_the_raw_figures_and_finished_runs(tmp_path):
     write(tmp_path / "daft.json", collected())
     figures = json.loads((tmp_path / "daft.json").read_text("utf-8"))
     draw(tmp_path, figures, tmp_path)
@@ -175,7 +175,7 @@ def test_plots_are_drawn_from_the_raw_figures_and_finished_runs(tmp_path: Path) 
     assert more - drawn == {"embeddings.png", "neighbourhoods.png"}
 
 
-def test_a_log_becomes_the_stages_of_a_record(tmp_path: Path) -> None:
+def test_a_log_becomes_the_stages_of_a_record(tmp_path):
     place = {"stage": "fine-tuning"}
     records = [{"kind": "evaluation", **place, **each} for each in evaluations(COLLAPSED, 0)]
     records += [
@@ -192,7 +192,7 @@ def test_a_log_becomes_the_stages_of_a_record(tmp_path: Path) -> None:
     }
 
 
-def test_each_run_of_an_experiment_has_settings() -> None:
+def test_each_run_of_an_experiment_has_settings():
     for name in NAMES:
         assert "seed=2" in overrides(OPTIONS, name, 2)
     assert 'negatives.samplers=["cache"]' in overrides(OPTIONS, "cache", 0)

@@ -21,7 +21,7 @@ SQUAD = {
 
 
 @pytest.fixture
-def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def source(tmp_path, monkeypatch) -> Path:
     """A folder with a collection, which is known by its hashes."""
     files = {"corpus.jsonl": '{"_id": "1", "text": "hill"}\n', "qrels/test.tsv": "q\t1\t1\n"}
     (tmp_path / "from" / "hills" / "qrels").mkdir(parents=True)
@@ -38,7 +38,7 @@ def made(tmp_path: Path, *words: str) -> Path:
     return tmp_path / "out" / "hills"
 
 
-def test_a_collection_is_copied_and_then_only_checked(source, tmp_path, capsys) -> None:
+def test_a_collection_is_copied_and_then_only_checked(source, tmp_path, capsys):
     folder = made(tmp_path, "--from", f"{source}", "hills")
     assert (folder / "qrels" / "test.tsv").read_text() == "q\t1\t1\n"
     made(tmp_path, "hills")
@@ -64,9 +64,7 @@ def test_a_collection_is_copied_and_then_only_checked(source, tmp_path, capsys) 
         (["lakes"], "lakes is no collection; known are hills, seas"),
     ],
 )
-def test_what_cannot_be_made_is_said_and_nothing_is_left(
-    source, tmp_path, capsys, words: list[str], sentence: str
-) -> None:
+def test_what_cannot_be_made_is_said_and_nothing_is_left(source, tmp_path, capsys, words, sentence):
     (source / "hills" / "corpus.jsonl").write_text("changed")
     with pytest.raises(SystemExit, match="2"):
         made(tmp_path, *(word.format(source) for word in words))
@@ -74,7 +72,7 @@ def test_what_cannot_be_made_is_said_and_nothing_is_left(
     assert not [*tmp_path.glob("out/*")]
 
 
-def test_articles_become_paragraphs_questions_and_a_test_by_article(tmp_path) -> None:
+def test_articles_become_paragraphs_questions_and_a_test_by_article(tmp_path):
     (tmp_path / "squad.json").write_text(json.dumps(SQUAD))
     address = (tmp_path / "squad.json").as_uri()
     write_built(FORMATS["squad"]({"urls": [address], "test_every": 2}), tmp_path / "out")
@@ -88,7 +86,7 @@ def test_articles_become_paragraphs_questions_and_a_test_by_article(tmp_path) ->
 
 
 @pytest.mark.real_data
-def test_the_files_of_boolq_are_built_to_the_byte(shared_data: Path, tmp_path: Path) -> None:
+def test_the_files_of_boolq_are_built_to_the_byte(shared_data, tmp_path):
     folder, urls = shared_data / "boolq", []
     read = {n: [*map(json.loads, (folder / n).open())] for n in ("corpus.jsonl", "queries.jsonl")}
     documents, queries = ({row["_id"]: row for row in rows} for rows in read.values())
@@ -105,7 +103,7 @@ def test_the_files_of_boolq_are_built_to_the_byte(shared_data: Path, tmp_path: P
     assert data.different("boolq", tmp_path / "out") == []
 
 
-def test_every_collection_has_a_way_to_come() -> None:
+def test_every_collection_has_a_way_to_come():
     for name, source in data.SOURCES.items():
         assert source["licence"], name
         assert len(source["sha256"]) >= 1, name

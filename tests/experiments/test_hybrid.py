@@ -31,7 +31,7 @@ Description-en: A tool
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
+def data(tmp_path) -> Path:
     """Two collections, in which each text's end asks for the text."""
     folder = tmp_path / "data"
     for name, topics in (("one", [*TOPICS][:6]), ("two", [*TOPICS][6:])):

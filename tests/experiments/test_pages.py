@@ -55,7 +55,7 @@ def test_the_card_of_the_document_encoder_is_made_from_its_manifest():
     [companions, daft, distillation, folder, hybrid, ship],
     ids=lambda script: script.__name__,
 )
-def test_an_experiment_says_in_a_sentence_what_it_measures_and_how_long_it_takes(script) -> None:
+def test_an_experiment_says_in_a_sentence_what_it_measures_and_how_long_it_takes(script):
     first, command, *_ = script.__doc__.split("\n\n")
     name = script.__name__.removesuffix(".__main__")
     assert first.endswith(".")
@@ -66,7 +66,7 @@ def test_an_experiment_says_in_a_sentence_what_it_measures_and_how_long_it_takes
     )
 
 
-def test_the_settings_of_each_student_are_those_of_a_distillation(tmp_path, monkeypatch) -> None:
+def test_the_settings_of_each_student_are_those_of_a_distillation(tmp_path, monkeypatch):
     made = {"queries": ("queries.jsonl",), "corpora": ("corpus",)}
     monkeypatch.setattr(texts, "prepared", lambda *_: made)
     options = Namespace(data=tmp_path, wordnet=tmp_path, work=tmp_path)
@@ -79,7 +79,7 @@ def test_the_settings_of_each_student_are_those_of_a_distillation(tmp_path, monk
         assert (last.corpora, Path(last.student or "").name) == ((), "query_encoder")
 
 
-def test_an_encoder_cannot_be_shipped_without_wordnet(tmp_path, monkeypatch) -> None:
+def test_an_encoder_cannot_be_shipped_without_wordnet(tmp_path, monkeypatch):
     for name in texts.collections():
         (tmp_path / name).mkdir()
         (tmp_path / name / "queries.jsonl").touch()

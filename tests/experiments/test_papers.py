@@ -22,12 +22,12 @@ def clouds(distance: float) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("neighbours", [1, 10])
-def test_clouds_that_are_drawn_alike_are_mixed_and_clusters_are_not(neighbours: int) -> None:
+def test_clouds_that_are_drawn_alike_are_mixed_and_clusters_are_not(neighbours):
     assert mixed(*clouds(0), neighbours) == pytest.approx(0.5, abs=0.05)
     assert mixed(*clouds(50), neighbours) < 0.05
 
 
-def test_the_page_of_companions_names_the_best_row_and_the_gains() -> None:
+def test_the_page_of_companions_names_the_best_row_and_the_gains():
     def figures(value: float) -> Figures:
         values = {f"q{number}": value + 0.001 * number for number in range(20)}
         sizes = {"documents": 9000, "learnt": 400, "tested": 20}
@@ -53,7 +53,7 @@ def test_the_page_of_companions_names_the_best_row_and_the_gains() -> None:
     assert "the same negatives without alignment, DAFT +0.2000" in page
 
 
-def test_the_control_stands_on_the_page_beside_the_stored_rows(tmp_path: Path) -> None:
+def test_the_control_stands_on_the_page_beside_the_stored_rows(tmp_path):
     control = companions.CONTROL[1]
     options = Namespace(only="control", raw=RESULTS / "companions.json", jobs=1)
     values = {

@@ -26,7 +26,7 @@ class Exported(NamedTuple):
 
 
 @pytest.fixture(scope="session")
-def projecting(checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def projecting(checkpoints, tmp_path_factory) -> Path:
     """A Sentence Transformers directory with Dense, and without Normalize; read only."""
     folder = tmp_path_factory.mktemp("models") / "projecting"
     torch.manual_seed(8)
@@ -40,9 +40,7 @@ def projecting(checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.fixture(scope="session")
-def exported(
-    checkpoints: dict[str, Path], projecting: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[str], Exported]:
+def exported(checkpoints, projecting, tmp_path_factory) -> Callable[[str], Exported]:
     """The encoder directory of a tiny model in both precisions, made once; read only.
 
     The kind is an architecture, "cls" for a BERT of that pooling, or "projecting".
@@ -60,6 +58,6 @@ def exported(
 
 
 @pytest.fixture(scope="session")
-def exported_bert(exported: Callable[[str], Exported]) -> Path:
+def exported_bert(exported) -> Path:
     """The encoder directory of the tiny BERT in both precisions, int8 by default; read only."""
     return exported("bert").directory

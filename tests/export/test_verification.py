@@ -26,7 +26,7 @@ DOCUMENTS = {"a": "kalo mine", "b": "pura soti tira", "c": "lomi kami sora", "d"
 
 
 @pytest.fixture
-def collection(tmp_path: Path) -> Path:
+def collection(tmp_path) -> Path:
     folder = tmp_path / "small"
     (folder / "qrels").mkdir(parents=True)
     lines = [json.dumps({"_id": name, "text": text}) for name, text in DOCUMENTS.items()]
@@ -38,7 +38,7 @@ def collection(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def own(exported_bert: Path, tmp_path: Path) -> Path:
+def own(exported_bert, tmp_path) -> Path:
     """An encoder directory of one's own, to alter."""
     return Path(shutil.copytree(exported_bert, tmp_path / "own"))
 

@@ -14,16 +14,14 @@ from export.vocabulary import first_texts
 from swiftlet.encoders import LOOKUP_QUERY_ENCODER
 from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.errors import CollectionError
-from tests.checkpoints import LETTERS, SIZES, WORDS
+from tests.checkpoints import ARCHITECTURES, LETTERS, SIZES, WORDS
 from tests.command_line import refusal, swiftlet
 
 TEXTS = ["kalo mine pura", "soti kaka", "12 rape, x"]
 
 
 @pytest.fixture(scope="module")
-def folders(
-    checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Path]:
+def folders(checkpoints, tmp_path_factory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("unigram") / "model"
     special = ["<s>", "<pad>", "</s>", "<unk>"]
     scored = [(each, -1.0) for each in (*special, *(f"\u2581{word}" for word in WORDS))]
@@ -44,16 +42,21 @@ def folders(
 
 @pytest.mark.parametrize("kind", ["bert", "electra", "mpnet", "unigram", "look-up"])
 def test_texts_of_the_kept_tokens_have_the_same_embeddings_from_a_smaller_table(
-    kind: str, folders: dict[str, Path], tmp_path: Path
-) -> None:
+    kind, folders, exported, tmp_path
+):
     (tmp_path / "queries.txt").write_text("\n".join(TEXTS))
     pooling = () if kind == "look-up" else ("--pooling", "mean")
     given = "export", folders[kind], *pooling, "--precision", "fp32"
     kept = "--vocabulary", tmp_path / "queries.txt"
-    for out, others in ("whole", ()), ("small", kept):
-        done = swiftlet(*given, "--out", tmp_path / out, *others)
-        assert done.exit_code == 0, done.output
-    whole, small = (OnnxEncoder.load(tmp_path / name) for name in ("whole", "small"))
+    of_whole = tmp_path / "whole"
+    if kind in ARCHITECTURES:
+        of_whole = exported(kind).directory
+    else:
+        assert swiftlet(*given, "--out", of_whole).exit_code == 0
+    done = swiftlet(*given, "--out", tmp_path / "small", *kept)
+    assert done.exit_code == 0, done.output
+    whole = OnnxEncoder.load(of_whole, precision="fp32")
+    small = OnnxEncoder.load(tmp_path / "small")
     np.testing.assert_allclose(small.encode(TEXTS), whole.encode(TEXTS), atol=1e-5)
     assert small.manifest.embedding_space == whole.manifest.embedding_space
     sizes = [encoder.manifest.files["model.onnx"].size_bytes for encoder in (small, whole)]
@@ -64,7 +67,7 @@ def test_texts_of_the_kept_tokens_have_the_same_embeddings_from_a_smaller_table(
     assert np.isfinite(small.encode([other])).all()
 
 
-def test_a_tokenizer_of_merges_is_refused(folders: dict[str, Path], tmp_path: Path) -> None:
+def test_a_tokenizer_of_merges_is_refused(folders, tmp_path):
     (tmp_path / "queries.txt").write_text("\n".join(TEXTS))
     refused = swiftlet("export", folders["roberta"], "--pooling", "mean", "--out", tmp_path / "out",
                        "--vocabulary", tmp_path / "queries.txt")  # fmt: skip
@@ -87,14 +90,12 @@ def lines(*records: dict[str, str]) -> str:
         ("corpus.tsv", "d\thttp://x\tkalo\tmine", ["kalo mine"]),
     ],
 )
-def test_queries_and_corpora_are_read_in_every_form(
-    name: str, content: str, texts: list[str], tmp_path: Path
-) -> None:
+def test_queries_and_corpora_are_read_in_every_form(name, content, texts, tmp_path):
     (tmp_path / name).write_text(content)
     assert first_texts(tmp_path / name) == texts
 
 
-def test_of_a_folder_the_queries_count_and_else_its_documents(tmp_path: Path) -> None:
+def test_of_a_folder_the_queries_count_and_else_its_documents(tmp_path):
     (tmp_path / "corpus.jsonl").write_text(lines({"_id": "d", "text": "mine"}))
     (tmp_path / "queries.jsonl").write_text(lines({"_id": "q", "text": "kalo"}))
     assert first_texts(tmp_path) == ["kalo"]
@@ -104,7 +105,7 @@ def test_of_a_folder_the_queries_count_and_else_its_documents(tmp_path: Path) ->
     assert "mine" in first_texts(tmp_path)[0]
 
 
-def test_of_many_texts_only_the_first_are_read(tmp_path: Path, monkeypatch) -> None:
+def test_of_many_texts_only_the_first_are_read(tmp_path, monkeypatch):
     monkeypatch.setattr("export.vocabulary._MOST_TEXTS", 2)
     records = [{"_id": f"{n}", "text": text} for n, text in enumerate(TEXTS[:2])]
     (tmp_path / "corpus.jsonl").write_text(lines(*records) + "no JSON\n")
@@ -122,9 +123,7 @@ def test_of_many_texts_only_the_first_are_read(tmp_path: Path, monkeypatch) -> N
         (None, None, "there is no such file or folder"),
     ],
 )
-def test_texts_that_cannot_be_read_are_refused_before_the_export(
-    name: str | None, content: str | None, problem: str, tmp_path: Path
-) -> None:
+def test_texts_that_cannot_be_read_are_refused_before_the_export(name, content, problem, tmp_path):
     path = tmp_path / (name or "nothing")
     if content is not None:
         path.write_text(content)

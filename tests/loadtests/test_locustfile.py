@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.measuring.counters import assert_counted, counted
-from tests.service.conftest import Server, running
+from tests.service.conftest import running
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,8 +30,8 @@ def rows(file: Path) -> dict[tuple[str, str], dict[str, object]]:
 
 
 def test_it_asks_the_mix_and_the_service_counts_the_same_requests(
-    loaded_server: Server, queries_file: Path, tmp_path: Path
-) -> None:
+    loaded_server, queries_file, tmp_path
+):
     before = counted(loaded_server.url)
     ended = locust(
         "--host", loaded_server.url, "--queries", queries_file, "--users", 4, "--spawn-rate", 4,
@@ -63,9 +63,7 @@ def test_it_asks_the_mix_and_the_service_counts_the_same_requests(
     assert any(not float(time).is_integer() for time in stages["encode"]["response_times"])
 
 
-def test_rejections_are_rows_of_their_own_and_no_failures(
-    small_index: Path, queries_file: Path, tmp_path: Path
-) -> None:
+def test_rejections_are_rows_of_their_own_and_no_failures(small_index, queries_file, tmp_path):
     settings = {"threads": 1, "max_queued_queries": 1, "max_batch_queries": 1, "cache_bytes": 0}
     with running(small_index, **settings) as server:
         ended = locust(
@@ -94,9 +92,7 @@ def test_rejections_are_rows_of_their_own_and_no_failures(
         (["--host", "{host}"], "no queries are named; --queries FILE is expected"),
     ],
 )
-def test_what_it_cannot_run_with_is_one_sentence(
-    loaded_server: Server, queries_file: Path, arguments: list[str], sentence: str
-) -> None:
+def test_what_it_cannot_run_with_is_one_sentence(loaded_server, queries_file, arguments, sentence):
     names = {"host": loaded_server.url, "queries": queries_file}
     ended = locust(*(argument.format(**names) for argument in arguments))
     assert ended.returncode == 2

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.xdist_group("load test")
 
 
 @pytest.fixture
-def refused(capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[..., list[str]]]:
+def refused(capsys) -> Iterator[Callable[..., list[str]]]:
     """Refuses a load test in this process; the lines that it writes, of which the last says why."""
     cores = os.sched_getaffinity(0)
     handlers = {each: signal.getsignal(each) for each in SIGNALS}
@@ -57,9 +57,7 @@ def rows(out: Path, table: str) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def report(
-    small_index: Path, queries_file: Path, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, str]:
+def report(small_index, queries_file, tmp_path_factory) -> tuple[Path, str]:
     """The report on the service and a server of known latency; what was said on the way."""
     out = tmp_path_factory.mktemp("load") / "report"
     command = [
@@ -77,9 +75,7 @@ def report(
 
 
 @pytest.mark.check
-def test_it_says_how_where_and_on_what_was_measured(
-    report: tuple[Path, str], small_index: Path
-) -> None:
+def test_it_says_how_where_and_on_what_was_measured(report, small_index):
     text = (report[0] / "report.md").read_text()
     manifest = json.loads((small_index / "manifest.json").read_text())
     for needed in (
@@ -99,9 +95,7 @@ def test_it_says_how_where_and_on_what_was_measured(
 
 
 @pytest.mark.check
-def test_each_service_is_asked_at_the_rates_around_its_own_saturation(
-    report: tuple[Path, str],
-) -> None:
+def test_each_service_is_asked_at_the_rates_around_its_own_saturation(report):
     out, _ = report
     found = {(row["service"], row["% of saturation"]): row for row in rows(out, "rates")}
     assert [percent for _, percent in found] == ["40", "150"] * 3
@@ -121,7 +115,7 @@ def test_each_service_is_asked_at_the_rates_around_its_own_saturation(
 
 
 @pytest.mark.check
-def test_locust_asks_below_saturation(report: tuple[Path, str]) -> None:
+def test_locust_asks_below_saturation(report):
     found = rows(report[0], "locust")
     assert [row["% of saturation"] for row in found] == ["40"] * 3
     for row in found:
@@ -151,8 +145,8 @@ def test_locust_asks_below_saturation(report: tuple[Path, str]) -> None:
     ],
 )
 def test_what_it_cannot_run_with_is_one_sentence(
-    small_index: Path, tmp_path: Path, refused, arguments: list[str], sentence: str
-) -> None:
+    small_index, tmp_path, refused, arguments, sentence
+):
     names = {"encoder": DEFAULT_ENCODER}
     words = [argument.format(**names) for argument in arguments]
     (line,) = refused("--index", small_index, "--out", tmp_path / "report", *words)
@@ -190,16 +184,14 @@ FILES = f"files={PYTHON} -m http.server --bind 127.0.0.1 {{port}}"
     ],
 )
 def test_a_service_that_does_not_stay_is_one_sentence_and_nothing_is_left_running(
-    tmp_path: Path, refused, arguments: list[str], sentence: str
-) -> None:
+    tmp_path, refused, arguments, sentence
+):
     *_, line = refused(*arguments, "--duration", "1", "--out", tmp_path / "report")
     assert sentence in line
 
 
 @pytest.mark.check
-def test_what_was_measured_of_a_service_stays_when_it_answers_no_more(
-    queries_file: Path, tmp_path: Path
-) -> None:
+def test_what_was_measured_of_a_service_stays_when_it_answers_no_more(queries_file, tmp_path):
     broken = tmp_path / "broken"
     service = f"breaks={PACED} --work-ms 5 --broken-by {broken}"
     command = [
@@ -236,7 +228,7 @@ def marker() -> str:
     return f"--work-ms=0.0{uuid.uuid4().int}"
 
 
-def test_a_service_s_own_processes_are_counted_and_ended_with_it(marker: str) -> None:
+def test_a_service_s_own_processes_are_counted_and_ended_with_it(marker):
     command = f"sh -c {shlex.quote(f'{PACED} {marker}; true')}"
     with running(command, ready_path="/", cores=os.sched_getaffinity(0)) as service:
         assert processes_with(marker)
@@ -247,9 +239,7 @@ def test_a_service_s_own_processes_are_counted_and_ended_with_it(marker: str) ->
 
 
 @pytest.mark.check
-def test_a_signal_ends_the_services_and_leaves_the_report_of_what_was_measured(
-    tmp_path: Path, marker: str
-) -> None:
+def test_a_signal_ends_the_services_and_leaves_the_report_of_what_was_measured(tmp_path, marker):
     assert {*SIGNALS} == {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
     out = tmp_path / "report"
     process = subprocess.Popen(
@@ -271,8 +261,8 @@ def test_a_signal_ends_the_services_and_leaves_the_report_of_what_was_measured(
 
 
 def test_an_index_that_cannot_be_served_is_refused_with_the_service_s_own_sentence(
-    small_index: Path, tmp_path: Path, refused
-) -> None:
+    small_index, tmp_path, refused
+):
     damaged = tmp_path / "damaged"
     damaged.mkdir()
     passages = json.loads((small_index / "manifest.json").read_text())["details"]["num_passages"]

@@ -49,17 +49,17 @@ def figures_of(slow: int, *, requests: int = 100) -> Figures:
         (figures_of(0, requests=60), "- | too few requests to tell"),
     ],
 )
-def test_whether_the_bound_was_kept_is_said(tmp_path: Path, figures: Figures, verdict: str) -> None:
+def test_whether_the_bound_was_kept_is_said(tmp_path, figures, verdict):
     line = "| one | p99 at 50% of saturation is at most 5 times p50 | "
     assert f"{line}{verdict} |" in report_on(tmp_path, measurement_of(figures))
 
 
-def test_a_bound_says_whether_the_machine_was_as_fast_all_the_while(tmp_path: Path) -> None:
+def test_a_bound_says_whether_the_machine_was_as_fast_all_the_while(tmp_path):
     verdict = f"1.00 times | kept, while {CHANGED} |"
     assert verdict in report_on(tmp_path, measurement_of(figures_of(0), after=100.0))
 
 
-def test_a_percentile_that_no_request_is_above_is_left_out(tmp_path: Path) -> None:
+def test_a_percentile_that_no_request_is_above_is_left_out(tmp_path):
     assert [fewest_requests(p) for p in (50.0, 90.0, 95.0, 99.0, 99.9)] == [2, 10, 20, 100, 1_000]
     text = report_on(tmp_path, measurement_of(figures_of(0, requests=60)))
     assert "| 10 | 10 | 10 | - | - | 10 |" in text
@@ -69,7 +69,7 @@ def test_a_percentile_that_no_request_is_above_is_left_out(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "statuses", [[200], [429], [NO_ANSWER], [200, 429, 503, 504, 500, 404, 422, 418, NO_ANSWER]]
 )
-def test_whatever_was_answered_can_be_told(statuses: list[int], tmp_path: Path) -> None:
+def test_whatever_was_answered_can_be_told(statuses, tmp_path):
     figures = Figures(load_of(statuses * 150), offered=100.0)
     text = report_on(tmp_path, measurement_of(figures))
     assert f"| {figures.rejected_share:.1%} | {figures.failed} |" in text

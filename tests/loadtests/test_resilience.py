@@ -32,26 +32,20 @@ def resilience(
     return figures, bounds
 
 
-def test_stops_under_load_lose_nothing(
-    small_index: Path, queries_file: Path, tmp_path: Path
-) -> None:
+def test_stops_under_load_lose_nothing(small_index, queries_file, tmp_path):
     figures, bounds = resilience(small_index, queries_file, tmp_path, "stops", "--stops", 2)
     assert all(kept for _, kept in bounds.values()), bounds
     assert figures["statuses"]["200"] > 0
 
 
-def test_reloads_under_load_fail_no_search_and_are_counted(
-    small_index: Path, queries_file: Path, tmp_path: Path
-) -> None:
+def test_reloads_under_load_fail_no_search_and_are_counted(small_index, queries_file, tmp_path):
     _, bounds = resilience(small_index, queries_file, tmp_path, "reloads", "--reloads", 6)
     assert bounds["requests that failed"] == ("0", True)
     counted = bounds["reloads by outcome, as the metric counts them"]
     assert counted == ("bad_manifest 1, corrupt_file 2, loaded 3", True)
 
 
-def test_memory_is_sampled_while_one_query_keeps_its_bytes(
-    small_index: Path, queries_file: Path, tmp_path: Path
-) -> None:
+def test_memory_is_sampled_while_one_query_keeps_its_bytes(small_index, queries_file, tmp_path):
     figures, bounds = resilience(small_index, queries_file, tmp_path, "memory", "--minutes", 0.1)
     assert bounds["distinct answers to one query"] == ("1", True)
     assert figures["own_bytes"]["most"] < figures["resident_bytes"]["last"]
@@ -59,8 +53,8 @@ def test_memory_is_sampled_while_one_query_keeps_its_bytes(
 
 @pytest.mark.soak
 def test_documents_change_while_searches_arrive_and_are_found_as_in_a_fresh_build(
-    small_index: Path, queries_file: Path, tmp_path: Path
-) -> None:
+    small_index, queries_file, tmp_path
+):
     figures, bounds = resilience(
         small_index, queries_file, tmp_path, "churn", "--churn-minutes", 0.1, "--cores", 2
     )
@@ -74,8 +68,8 @@ def test_documents_change_while_searches_arrive_and_are_found_as_in_a_fresh_buil
 
 
 def test_overload_is_answered_as_documented_and_sends_as_much_as_it_offers(
-    small_index: Path, queries_file: Path, tmp_path: Path
-) -> None:
+    small_index, queries_file, tmp_path
+):
     figures, bounds = resilience(
         small_index, queries_file, tmp_path, "overload", "--seconds", 2, "--rate", 150, "--cores", 2
     )
@@ -89,9 +83,7 @@ def test_overload_is_answered_as_documented_and_sends_as_much_as_it_offers(
     assert f"sent {expected:.1f} times as many searches as the service can answer" in page
 
 
-def test_starts_are_timed_and_memory_is_measured(
-    small_index: Path, queries_file: Path, tmp_path: Path
-) -> None:
+def test_starts_are_timed_and_memory_is_measured(small_index, queries_file, tmp_path):
     figures, bounds = resilience(small_index, queries_file, tmp_path, "starts", "--starts", 1)
     assert figures["seconds"]["median"] > 0
     assert bounds["resident memory beyond the index"][1]

@@ -1,6 +1,5 @@
 """The real service, servers of known latency, and queries."""
 
-import gc
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,17 +14,8 @@ from tests.service.conftest import Server, running
 PACED_SERVER = Path(__file__).with_name("paced_server.py")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _small_heap() -> Iterator[None]:
-    """A load begins with a collection of garbage, which takes as long as the heap is large."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
 @pytest.fixture(scope="module")
-def loaded_server(small_index: Path) -> Iterator[Server]:
+def loaded_server(small_index) -> Iterator[Server]:
     """The service, whose counters only the tests of one module move."""
     with running(small_index, cache_bytes=0, threads=1, timeout_ms=60_000) as server:
         yield server
@@ -53,7 +43,7 @@ def paced_server() -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 
 @pytest.fixture(scope="session")
-def queries_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def queries_file(tmp_path_factory) -> Path:
     """One query a line."""
     file = tmp_path_factory.mktemp("queries") / "queries.txt"
     file.write_text("\n".join(TOPICS.values()))

@@ -16,7 +16,7 @@ COUNTING = Experiment("counting", "Counts.", ["hills"], ["numpy"], seeds=3, jobs
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
+def data(tmp_path) -> Path:
     """A collection of a thousand documents, of which the last two are relevant."""
     folder = tmp_path / "data" / "hills"
     (folder / "qrels").mkdir(parents=True)
@@ -32,7 +32,7 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def given(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def given(data, tmp_path, monkeypatch) -> list[str]:
     """The command line, which tests extend."""
     words = ["counting", "--data", f"{data}", "--work", f"{tmp_path / 'work'}"]
     monkeypatch.setattr(sys, "argv", words)
@@ -50,7 +50,7 @@ def refused(options: Namespace, name: str) -> dict[str, str]:
     raise CollectionError(Path(name), "it is bad", 3)
 
 
-def test_runs_are_measured_once_in_processes_of_one_thread(given, tmp_path, capsys) -> None:
+def test_runs_are_measured_once_in_processes_of_one_thread(given, tmp_path, capsys):
     stages = [[("a", 1)], [("a", 1), ("b", 2)]]
     expected = {("a", 1): {"name": "a"}, ("b", 2): {"name": "bb"}}
     options = COUNTING.options()
@@ -65,7 +65,7 @@ def test_runs_are_measured_once_in_processes_of_one_thread(given, tmp_path, caps
     assert (tmp_path / "work" / "measured.txt").read_text().count("\n") == 4
 
 
-def test_a_trial_run_has_little_data_and_writes_nowhere_else(given, data, tmp_path) -> None:
+def test_a_trial_run_has_little_data_and_writes_nowhere_else(given, data, tmp_path):
     given.append("--smoke")
     options = COUNTING.options()
     runs = tmp_path / "runs" / "smoke"
@@ -86,9 +86,7 @@ def test_a_trial_run_has_little_data_and_writes_nowhere_else(given, data, tmp_pa
         ("empty", "{} has no collection hills: run python -m experiments.data --out {} hills"),
     ],
 )
-def test_a_wrong_folder_of_data_is_one_sentence(
-    given, tmp_path, capsys, folder: str, sentence: str
-) -> None:
+def test_a_wrong_folder_of_data_is_one_sentence(given, tmp_path, capsys, folder, sentence):
     (tmp_path / "empty").mkdir()
     given[2] = f"{tmp_path / folder}"
     with pytest.raises(SystemExit, match="2"):
@@ -97,12 +95,12 @@ def test_a_wrong_folder_of_data_is_one_sentence(
     assert sentence.format(given[2], given[2]) in line
 
 
-def test_bad_data_are_one_sentence_also_from_another_process(given) -> None:
+def test_bad_data_are_one_sentence_also_from_another_process(given):
     with pytest.raises(SystemExit, match="experiments: data, line 3: it is bad"):
         COUNTING.main(lambda _: [[("data",)]], refused, lambda _, found: {})
 
 
-def test_a_table_changes_the_settings_of_a_trial_run(given, tmp_path) -> None:
+def test_a_table_changes_the_settings_of_a_trial_run(given, tmp_path):
     script = tmp_path / "counting.py"
     script.with_suffix(".toml").write_text(
         "[training]\nsteps = 100\nrate = 0.1\n[smoke.training]\nsteps = 1\n"

@@ -4,9 +4,8 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,18 +23,16 @@ from measuring.loads import (
 from measuring.traffic import Mix, read_queries, traffic
 from service.wire.context import STAGES
 from tests.measuring.counters import assert_counted, counted
-from tests.service.conftest import Server, running
-
-PacedServer = Callable[..., "subprocess.Popen[str]"]
+from tests.service.conftest import running
 
 
 @pytest.fixture
-def requests(queries_file: Path) -> Iterator[Request]:
+def requests(queries_file) -> Iterator[Request]:
     return traffic(read_queries(queries_file), Mix(4, 1, batch_queries=3), seed=1)
 
 
 @pytest.fixture
-def searches(queries_file: Path) -> Iterator[Request]:
+def searches(queries_file) -> Iterator[Request]:
     return traffic(read_queries(queries_file), Mix(), seed=1)
 
 
@@ -55,8 +52,8 @@ def load_openly(address: str, requests: Iterator[Request], rate: float, seconds:
 
 
 def test_the_open_loop_asks_at_its_moments_and_the_service_counts_the_same_requests(
-    loaded_server: Server, requests: Iterator[Request]
-) -> None:
+    loaded_server, requests
+):
     before = counted(loaded_server.url)
     moments = poisson_arrivals(60.0, 1.5, seed=1)
     asked = list(islice(requests, len(moments)))
@@ -72,9 +69,7 @@ def test_the_open_loop_asks_at_its_moments_and_the_service_counts_the_same_reque
     assert figures.failed == figures.rejected_share == 0
 
 
-def test_the_stages_that_the_service_reports_are_kept(
-    loaded_server: Server, searches: Iterator[Request]
-) -> None:
+def test_the_stages_that_the_service_reports_are_kept(loaded_server, searches):
     figures = Figures(load_openly(loaded_server.url, searches, 40.0, 1.0), offered=40.0)
     assert [*figures.stages] == [*STAGES, "total"]
     left_out = {name for name, mean in figures.stages.items() if not mean}
@@ -84,8 +79,8 @@ def test_the_stages_that_the_service_reports_are_kept(
 
 
 def test_the_closed_loop_keeps_its_clients_busy_and_the_service_counts_the_same_requests(
-    loaded_server: Server, requests: Iterator[Request]
-) -> None:
+    loaded_server, requests
+):
     before = counted(loaded_server.url)
     load = closed_loop(loaded_server.url, requests, clients=3, seconds=0.5)
     assert_counted(loaded_server.url, before + by_route_and_status(load))
@@ -95,9 +90,7 @@ def test_the_closed_loop_keeps_its_clients_busy_and_the_service_counts_the_same_
 
 
 @pytest.mark.check
-def test_what_an_overloaded_service_rejects_is_counted_apart(
-    small_index: Path, searches: Iterator[Request]
-) -> None:
+def test_what_an_overloaded_service_rejects_is_counted_apart(small_index, searches):
     settings = {"threads": 1, "max_queued_queries": 1, "max_batch_queries": 1, "cache_bytes": 0}
     with running(small_index, **settings) as server:
         load = closed_loop(server.url, searches, clients=16, seconds=0.5)
@@ -118,8 +111,8 @@ def stalls_of(server: "subprocess.Popen[str]") -> list[tuple[float, float]]:
 
 
 def test_a_stall_is_charged_to_every_request_that_should_have_begun_meanwhile(
-    paced_server: PacedServer, searches: Iterator[Request]
-) -> None:
+    paced_server, searches
+):
     server = paced_server(stall_ms=300, stall_every_ms=700)
     load = load_openly(address_of(server), searches, 200.0, 3.0)
     stalls = stalls_of(server)
@@ -136,9 +129,7 @@ def test_a_stall_is_charged_to_every_request_that_should_have_begun_meanwhile(
     assert sum(each.finished - each.scheduled > 0.1 for each in load.exchanges) > charged / 2
 
 
-def test_requests_for_which_there_is_no_connection_are_charged_their_wait(
-    paced_server: PacedServer, searches: Iterator[Request]
-) -> None:
+def test_requests_for_which_there_is_no_connection_are_charged_their_wait(paced_server, searches):
     server = paced_server(work_ms=20)
     moments = poisson_arrivals(100.0, 1.0, seed=1)  # twice what it can do
     load = open_loop(address_of(server), [next(searches)], moments, seconds=1.0, connections=2)
@@ -148,17 +139,13 @@ def test_requests_for_which_there_is_no_connection_are_charged_their_wait(
     assert Figures(load, offered=100.0).failed == 0
 
 
-def test_connections_that_a_server_closes_while_idle_cost_no_request(
-    paced_server: PacedServer, searches: Iterator[Request]
-) -> None:
+def test_connections_that_a_server_closes_while_idle_cost_no_request(paced_server, searches):
     server = paced_server(close_idle_ms=1100)
     load = load_openly(address_of(server), searches, 20.0, 3.0)
     assert {each.status for each in load.exchanges} == {200}
 
 
-def test_requests_that_a_server_takes_along_when_it_ends_are_failures(
-    paced_server: PacedServer, searches: Iterator[Request]
-) -> None:
+def test_requests_that_a_server_takes_along_when_it_ends_are_failures(paced_server, searches):
     server = paced_server(end_after=20)
     load = load_openly(address_of(server), searches, 100.0, 1.0)
     figures = Figures(load, offered=100.0)
@@ -168,9 +155,7 @@ def test_requests_that_a_server_takes_along_when_it_ends_are_failures(
     )
 
 
-def test_a_closed_loop_whose_server_ends_is_over_in_its_time(
-    paced_server: PacedServer, searches: Iterator[Request]
-) -> None:
+def test_a_closed_loop_whose_server_ends_is_over_in_its_time(paced_server, searches):
     server = paced_server(end_after=20)
     began = time.monotonic()
     load = closed_loop(address_of(server), searches, clients=4, seconds=0.3)
@@ -180,9 +165,7 @@ def test_a_closed_loop_whose_server_ends_is_over_in_its_time(
     assert statuses[NO_ANSWER] > 0
 
 
-def test_a_signal_during_a_callback_of_the_http_parser_ends_the_load(
-    paced_server: PacedServer, searches: Iterator[Request]
-) -> None:
+def test_a_signal_during_a_callback_of_the_http_parser_ends_the_load(paced_server, searches):
     def then_a_signal() -> Iterator[Request]:
         yield from islice(searches, 20)
         raise Stopped(signal.SIGTERM)  # the next request begins in such a callback
@@ -191,9 +174,7 @@ def test_a_signal_during_a_callback_of_the_http_parser_ends_the_load(
         closed_loop(address_of(paced_server()), then_a_signal(), clients=4, seconds=5)
 
 
-def test_requests_without_an_answer_count_with_the_time_that_was_waited(
-    paced_server: PacedServer, searches: Iterator[Request]
-) -> None:
+def test_requests_without_an_answer_count_with_the_time_that_was_waited(paced_server, searches):
     server = paced_server(work_ms=60_000)
     load = open_loop(
         address_of(server), [next(searches)], poisson_arrivals(50.0, 0.5, seed=1),
@@ -205,9 +186,7 @@ def test_requests_without_an_answer_count_with_the_time_that_was_waited(
 
 
 @pytest.mark.check
-def test_the_saturation_rate_is_what_a_server_can_do(
-    paced_server: PacedServer, searches: Iterator[Request]
-) -> None:
+def test_the_saturation_rate_is_what_a_server_can_do(paced_server, searches):
     address = address_of(paced_server(work_ms=10))  # 100 a second at most
     clients, steps = find_saturation(
         lambda clients: Figures(closed_loop(address, searches, clients=clients, seconds=0.5))
@@ -218,14 +197,14 @@ def test_the_saturation_rate_is_what_a_server_can_do(
     assert saturation == max(figures.answered_rate for figures in steps.values())
 
 
-def test_an_address_where_nobody_listens_is_refused(searches: Iterator[Request]) -> None:
+def test_an_address_where_nobody_listens_is_refused(searches):
     with pytest.raises(LoadTestError, match=r"^no service answers at http://127\.0\.0\.1:1: "):
         load_openly("http://127.0.0.1:1", searches, 100.0, 0.5)
     with pytest.raises(LoadTestError, match=r"^no service answers at http://127\.0\.0\.1:1: "):
         closed_loop("http://127.0.0.1:1", searches, clients=1, seconds=0.1)
 
 
-def test_the_gaps_are_exponential_and_independent() -> None:
+def test_the_gaps_are_exponential_and_independent():
     moments = poisson_arrivals(500.0, 200.0, seed=1)
     assert 0 <= moments[0] < moments[-1] < 200.0
     gaps = np.diff(moments)

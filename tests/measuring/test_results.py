@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from jinja2 import UndefinedError
@@ -28,7 +27,7 @@ STARTS = {
 }
 
 
-def test_a_page_is_made_again_from_its_raw_figures_alone(tmp_path: Path) -> None:
+def test_a_page_is_made_again_from_its_raw_figures_alone(tmp_path):
     raw = tmp_path / "service.json"
     page = write_section(raw, "The service", "Start", STARTS)
     before = page.read_text()
@@ -55,7 +54,7 @@ def test_a_page_is_made_again_from_its_raw_figures_alone(tmp_path: Path) -> None
         ("loadtests", ["python -m loadtests "]),
     ],
 )
-def test_a_room_without_a_script_lists_its_scripts(room: str, lines: list[str]) -> None:
+def test_a_room_without_a_script_lists_its_scripts(room, lines):
     command = [sys.executable, "-m", room]
     said = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     assert all(line in said for line in lines)
@@ -63,7 +62,7 @@ def test_a_room_without_a_script_lists_its_scripts(room: str, lines: list[str]) 
     assert all(line.endswith(".") for line in listed)
 
 
-def test_a_section_takes_the_place_of_an_earlier_one(tmp_path: Path) -> None:
+def test_a_section_takes_the_place_of_an_earlier_one(tmp_path):
     raw = tmp_path / "service.json"
     write_section(raw, "The service", "Start", STARTS)
     write_section(raw, "The service", "Start on two cores", STARTS)
@@ -73,12 +72,12 @@ def test_a_section_takes_the_place_of_an_earlier_one(tmp_path: Path) -> None:
     assert page.count("## ") == 2
 
 
-def test_a_figure_that_is_missing_is_an_error_and_no_gap(tmp_path: Path) -> None:
+def test_a_figure_that_is_missing_is_an_error_and_no_gap(tmp_path):
     with pytest.raises(UndefinedError, match="resident_bytes"):
         write(tmp_path / "x.json", {k: v for k, v in STARTS.items() if k != "resident_bytes"})
 
 
-def test_figures_are_shown_with_enough_digits() -> None:
+def test_figures_are_shown_with_enough_digits():
     assert [milliseconds(s) for s in (0.00123, 0.0999, 0.77, 1.281, float("inf"))] == [
         "1.2 ms", "99.9 ms", "770 ms", "1,281 ms", "never",
     ]  # fmt: skip

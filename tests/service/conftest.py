@@ -115,7 +115,7 @@ def start(index: Path, **settings: object) -> Server:
 
 
 @pytest.fixture
-def start_server(small_index: Path) -> Iterator[Callable[..., Server]]:
+def start_server(small_index) -> Iterator[Callable[..., Server]]:
     """Starts servers over the small index with the given settings; the test's end stops them."""
     servers = []
 
@@ -145,14 +145,14 @@ def running(index: Path, **settings: object) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="session")
-def server(small_index: Path) -> Iterator[Server]:
+def server(small_index) -> Iterator[Server]:
     """One server for all tests that do not change it."""
     with running(small_index, access_log="true") as server:
         yield server
 
 
 @pytest.fixture(scope="session")
-def locked_server(small_index: Path) -> Iterator[Server]:
+def locked_server(small_index) -> Iterator[Server]:
     """One server with keys, for all tests that do not change it."""
     keys = {"search_keys": "a-search-key-of-the-tests", "admin_keys": "an-admin-key-of-the-tests"}
     with running(small_index, **keys) as server:
@@ -160,7 +160,7 @@ def locked_server(small_index: Path) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="module")
-def attacker(locked_server: Server) -> Iterator[Attacker]:
+def attacker(locked_server) -> Iterator[Attacker]:
     """Check after all tests of this module that there was no internal error."""
     settings = locked_server.settings
     keys = {"search": settings["search_keys"], "admin": settings["admin_keys"]}
@@ -172,7 +172,7 @@ def attacker(locked_server: Server) -> Iterator[Attacker]:
 
 
 @pytest.fixture(scope="session")
-def client(server: Server) -> Iterator[httpx.Client]:
+def client(server) -> Iterator[httpx.Client]:
     with server.client() as client:
         yield client
 

@@ -1,15 +1,12 @@
 """Keys, CORS and security headers."""
 
 import re
-from collections.abc import Callable
 from typing import Any
 
-import httpx
 import pytest
 
 from service.routes.page import PAGE_FILES
 from service.wire.keys import ApiKey
-from swiftlet.search.searcher import Searcher
 from tests.service.test_openapi import SEARCHING
 
 SEARCH, ADMIN = "a search key of the tests", "an admin key of the tests"
@@ -18,7 +15,7 @@ OPEN = ["/health/live", "/health/ready", "/metrics", "/openapi.json", "/docs"]
 
 
 @pytest.fixture
-def locked(make_application: Callable[..., Any], small_searcher: Searcher) -> Any:
+def locked(make_application, small_searcher) -> Any:
     return make_application(
         small_searcher,
         search_key=ApiKey([SEARCH, "another one"], variable="SWIFTLET_SEARCH_KEYS"),
@@ -32,9 +29,7 @@ def bearer(key: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("method", "path"), [*LOCKED, ("POST", "/admin/reload")])
-def test_a_locked_route_answers_401_without_a_key_and_403_with_a_wrong_one(
-    locked: Any, method: str, path: str
-) -> None:
+def test_a_locked_route_answers_401_without_a_key_and_403_with_a_wrong_one(locked, method, path):
     nothing = [{}, *({"Authorization": given} for given in ("Basic YTpi", SEARCH, "Bearer "))]
     for headers in nothing:
         without = locked.ask(method, path, headers=headers)
@@ -47,17 +42,17 @@ def test_a_locked_route_answers_401_without_a_key_and_403_with_a_wrong_one(
         assert key not in wrong.text
 
 
-def test_each_key_opens_only_its_own_routes(locked: Any) -> None:
+def test_each_key_opens_only_its_own_routes(locked):
     for key in (SEARCH, "another one"):
         for headers in (bearer(key), {"authorization": f"bearer  {key} "}):
             assert locked.ask("GET", "/search?q=bread", headers=headers).status_code == 200
 
 
-def test_health_and_metrics_need_no_key(locked: Any) -> None:
+def test_health_and_metrics_need_no_key(locked):
     assert {locked.ask("GET", path).status_code for path in OPEN} == {200}
 
 
-def test_refusals_name_the_setting_and_are_counted(locked: Any) -> None:
+def test_refusals_name_the_setting_and_are_counted(locked):
     missing = locked.ask("GET", "/info").json()
     assert "one of SWIFTLET_SEARCH_KEYS is expected" in missing["detail"]
     assert locked.ask("GET", "/info", headers=bearer("wrong")).json()["detail"] == (
@@ -69,9 +64,7 @@ def test_refusals_name_the_setting_and_are_counted(locked: Any) -> None:
     assert 'swiftlet_rejected_total{reason="queue-full"} 0.0' in text
 
 
-def test_without_an_admin_key_reloads_are_refused(
-    make_application: Callable[..., Any], small_searcher: Searcher
-) -> None:
+def test_without_an_admin_key_reloads_are_refused(make_application, small_searcher):
     application = make_application(small_searcher, load=lambda: pytest.fail("allowed"))
     for headers in ({}, bearer(""), bearer("anything")):
         answer = application.ask("POST", "/admin/reload", headers=headers)
@@ -82,7 +75,7 @@ def test_without_an_admin_key_reloads_are_refused(
 @pytest.mark.parametrize(
     "path", ["/search?q=bread", "/search?q=", "/nothing", "/docs", "/metrics", *PAGE_FILES]
 )
-def test_every_answer_has_security_headers(client: httpx.Client, path: str) -> None:
+def test_every_answer_has_security_headers(client, path):
     headers = client.get(path).headers
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["x-frame-options"] == "DENY"
@@ -92,12 +85,12 @@ def test_every_answer_has_security_headers(client: httpx.Client, path: str) -> N
 
 
 @pytest.fixture
-def shared(make_application: Callable[..., Any], small_searcher: Searcher) -> Any:
+def shared(make_application, small_searcher) -> Any:
     origins = ["https://a.example", "http://localhost:3000"]
     return make_application(small_searcher, cors_origins=origins)
 
 
-def test_pages_of_the_origins_that_are_set_may_read_answers(shared: Any) -> None:
+def test_pages_of_the_origins_that_are_set_may_read_answers(shared):
     for path, status in (("/search?q=bread", 200), ("/search?q=", 422), ("/nothing", 404)):
         answer = shared.ask("GET", path, headers={"Origin": "http://localhost:3000"})
         assert answer.status_code == status
@@ -107,7 +100,7 @@ def test_pages_of_the_origins_that_are_set_may_read_answers(shared: Any) -> None
 
 
 @pytest.mark.parametrize("origin", ["https://b.example", "https://a.example.evil", "null", ""])
-def test_pages_of_other_origins_may_not_read_answers(shared: Any, origin: str) -> None:
+def test_pages_of_other_origins_may_not_read_answers(shared, origin):
     headers = {"Origin": origin, "Access-Control-Request-Method": "POST"}
     for method in ("GET", "OPTIONS"):
         answer = shared.ask(method, "/search?q=bread", headers=headers)
@@ -115,7 +108,7 @@ def test_pages_of_other_origins_may_not_read_answers(shared: Any, origin: str) -
         assert "Origin" in answer.headers["vary"]
 
 
-def test_cors_preflights_are_answered(shared: Any) -> None:
+def test_cors_preflights_are_answered(shared):
     asked = {"Origin": "https://a.example", "Access-Control-Request-Method": "POST"}
     answer = shared.ask("OPTIONS", "/search", headers=asked)
     assert answer.status_code == 200
@@ -128,9 +121,7 @@ def test_cors_preflights_are_answered(shared: Any) -> None:
     assert 'swiftlet_requests_total{route="unknown",status="200"} 1.0' in text
 
 
-def test_all_origins_may_be_let_in_and_none_is_by_default(
-    make_application: Callable[..., Any], small_searcher: Searcher
-) -> None:
+def test_all_origins_may_be_let_in_and_none_is_by_default(make_application, small_searcher):
     headers = {"Origin": "https://anybody.example"}
     everybody = make_application(small_searcher, cors_origins=["*"])
     answer = everybody.ask("GET", "/search?q=a", headers=headers)

@@ -1,7 +1,5 @@
 """Documents of an index of adopted vectors are put over HTTP with their vectors."""
 
-from pathlib import Path
-
 import numpy as np
 
 from swiftlet.index.building.adopt import adopt
@@ -11,7 +9,7 @@ KEY = "the-write-key-of-the-tests"
 BEARER = {"Authorization": f"Bearer {KEY}"}
 
 
-def test_documents_are_put_with_vectors_and_refused_without(tmp_path: Path) -> None:
+def test_documents_are_put_with_vectors_and_refused_without(tmp_path):
     vectors = np.eye(4, dtype=np.float32)
     adopt(vectors, tmp_path / "index", texts=[{"_id": f"d{n}", "text": "a"} for n in range(4)])
     new = {"_id": "new", "text": "another one", "embedding": [0.0, 3.0, 3.0, 0.0]}

@@ -86,7 +86,7 @@ def pair() -> Iterator[Processes]:
 
 
 @pytest.fixture
-def patient_pair(monkeypatch: pytest.MonkeyPatch) -> Iterator[Processes]:
+def patient_pair(monkeypatch) -> Iterator[Processes]:
     """Two processes that wait for each other, however late the system lets one of them run."""
     monkeypatch.setattr(clients_module, "_PATIENCE_SECONDS", inf)
     with ExitStack() as stack:
@@ -98,7 +98,7 @@ def ask(client: socket.socket) -> int:
     return client.recv(1)[0]
 
 
-def test_two_busy_processes_get_the_same_number_of_clients(patient_pair: Processes) -> None:
+def test_two_busy_processes_get_the_same_number_of_clients(patient_pair):
     def keep_busy(client: socket.socket) -> None:
         while not ended:
             ask(client)
@@ -120,7 +120,7 @@ def test_two_busy_processes_get_the_same_number_of_clients(patient_pair: Process
             each.join()
 
 
-def test_new_clients_go_to_the_process_that_has_lost_some(patient_pair: Processes) -> None:
+def test_new_clients_go_to_the_process_that_has_lost_some(patient_pair):
     for client in patient_pair.connect(20):
         if ask(client) == 0:
             client.close()
@@ -128,14 +128,14 @@ def test_new_clients_go_to_the_process_that_has_lost_some(patient_pair: Processe
     assert [ask(client) for client in patient_pair.connect(10)] == [0] * 10
 
 
-def test_a_process_that_has_ended_is_left_no_clients(patient_pair: Processes) -> None:
+def test_a_process_that_has_ended_is_left_no_clients(patient_pair):
     patient_pair.processes[1].kill()
     patient_pair.processes[1].join()
     patient_pair.clients.end(1)
     assert [ask(client) for client in patient_pair.connect(10)] == [0] * 10
 
 
-def test_clients_are_not_left_to_a_process_that_is_stopped(pair: Processes) -> None:
+def test_clients_are_not_left_to_a_process_that_is_stopped(pair):
     pid = pair.processes[1].pid
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)

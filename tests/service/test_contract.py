@@ -12,7 +12,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -50,9 +49,7 @@ generation.max-examples = {reloads}
 
 
 @pytest.fixture
-def server_of_its_own(
-    small_index: Path, reranker_directory: Path, tmp_path: Path
-) -> Iterator[Server]:
+def server_of_its_own(small_index, reranker_directory, tmp_path) -> Iterator[Server]:
     """A server with an index that the requests may change."""
     index = shutil.copytree(small_index, tmp_path / "index")
     keys = {f"{name}_keys": f"the-{name}-key-of-the-tests" for name in ("search", "admin", "write")}
@@ -62,8 +59,8 @@ def server_of_its_own(
 
 @pytest.mark.check
 def test_hundreds_of_requests_right_and_wrong_are_answered_as_documented(
-    server_of_its_own: Any, tmp_path: Path
-) -> None:
+    server_of_its_own, tmp_path
+):
     keys = server_of_its_own.settings
     document, report = tmp_path / "openapi.json", tmp_path / "report.json"
     # From a file, because Schemathesis does not test the route that it loads the document from.

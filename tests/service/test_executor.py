@@ -38,7 +38,7 @@ class Clock:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+def clock(monkeypatch) -> Clock:
     """The clock of the executor and its queue."""
     clock = Clock()
     for part in (SearchExecutor, FairQueue):
@@ -59,25 +59,25 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0)
 
 
-def test_work_runs_on_other_threads_and_its_wait_is_measured(executor: SearchExecutor) -> None:
+def test_work_runs_on_other_threads_and_its_wait_is_measured(executor):
     before = perf_counter()
     finished = asyncio.run(run(executor, lambda _: threading.current_thread(), None))
     assert finished.result is not threading.current_thread()
     assert 0 < finished.queue_seconds < finished.began - before
 
 
-def test_results_come_in_the_order_of_their_arguments(executor: SearchExecutor) -> None:
+def test_results_come_in_the_order_of_their_arguments(executor):
     finished = asyncio.run(executor.map(abs, range(-100, 0)))
     assert [each.result for each in finished] == list(range(100, 0, -1))
     assert asyncio.run(executor.map(abs, [])) == []
 
 
-def test_a_batch_alone_takes_every_thread(executor: SearchExecutor) -> None:
+def test_a_batch_alone_takes_every_thread(executor):
     together = threading.Barrier(4, timeout=100)
     asyncio.run(executor.map(lambda _: together.wait(), range(4)))
 
 
-def test_where_every_other_thread_is_busy_work_runs_on_the_event_loop() -> None:
+def test_where_every_other_thread_is_busy_work_runs_on_the_event_loop():
     executor = SearchExecutor(2)
     begun, let_go = threading.Event(), threading.Event()
 
@@ -98,7 +98,7 @@ def test_where_every_other_thread_is_busy_work_runs_on_the_event_loop() -> None:
     executor.close()
 
 
-def test_a_thread_runs_calls_until_the_queue_is_empty(executor: SearchExecutor) -> None:
+def test_a_thread_runs_calls_until_the_queue_is_empty(executor):
     threads: list[threading.Thread] = []
     together = threading.Barrier(4, timeout=100)
 
@@ -110,9 +110,7 @@ def test_a_thread_runs_calls_until_the_queue_is_empty(executor: SearchExecutor) 
     assert sorted(map(threads.count, set(threads))) == [3] * 4
 
 
-def test_no_call_is_lost_when_threads_become_idle_and_start_again(
-    executor: SearchExecutor,
-) -> None:
+def test_no_call_is_lost_when_threads_become_idle_and_start_again(executor):
     async def ask(seconds: float) -> None:
         for number in range(300):
             await run(executor, sleep, seconds * (number % 3))
@@ -126,7 +124,7 @@ def test_no_call_is_lost_when_threads_become_idle_and_start_again(
     assert executor.queue.waiting == 0
 
 
-def test_a_single_query_waits_for_one_of_a_batch_and_not_for_all(alone: SearchExecutor) -> None:
+def test_a_single_query_waits_for_one_of_a_batch_and_not_for_all(alone):
     order: list[object] = []
 
     async def ask() -> None:
@@ -138,9 +136,7 @@ def test_a_single_query_waits_for_one_of_a_batch_and_not_for_all(alone: SearchEx
     assert order == [0, "single", *range(1, 64)]
 
 
-def test_a_late_result_is_not_answered_and_the_remaining_calls_are_dropped(
-    alone: SearchExecutor, clock: Clock
-) -> None:
+def test_a_late_result_is_not_answered_and_the_remaining_calls_are_dropped(alone, clock):
     begun: list[int] = []
 
     def work(number: int) -> None:
@@ -157,7 +153,7 @@ def test_a_late_result_is_not_answered_and_the_remaining_calls_are_dropped(
 
 
 @pytest.mark.parametrize("way", ["the client leaves", "the request is cancelled"])
-def test_work_of_a_client_that_has_left_is_never_begun(alone: SearchExecutor, way: str) -> None:
+def test_work_of_a_client_that_has_left_is_never_begun(alone, way):
     begun: list[int] = []
 
     def work(number: int) -> None:
@@ -191,7 +187,7 @@ def test_work_of_a_client_that_has_left_is_never_begun(alone: SearchExecutor, wa
 
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
-def test_a_failure_is_raised_and_the_rest_of_its_batch_is_not_begun(threads: int) -> None:
+def test_a_failure_is_raised_and_the_rest_of_its_batch_is_not_begun(threads):
     executor = SearchExecutor(threads)
 
     async def ask() -> None:
@@ -214,9 +210,7 @@ def test_a_failure_is_raised_and_the_rest_of_its_batch_is_not_begun(threads: int
     executor.close()
 
 
-def test_after_the_answer_the_check_for_a_disconnect_ends(
-    executor: SearchExecutor, clock: Clock
-) -> None:
+def test_after_the_answer_the_check_for_a_disconnect_ends(executor, clock):
     watched, seen = 0, threading.Event()
 
     async def receive() -> dict[str, object]:
@@ -246,7 +240,7 @@ def test_after_the_answer_the_check_for_a_disconnect_ends(
     asyncio.run(ask())
 
 
-def test_every_thread_can_be_set_up(executor: SearchExecutor) -> None:
+def test_every_thread_can_be_set_up(executor):
     threads = set()
     executor.run_on_every_thread(lambda: threads.add(threading.get_ident()))
     assert len(threads) == 4
@@ -254,7 +248,7 @@ def test_every_thread_can_be_set_up(executor: SearchExecutor) -> None:
         executor.run_on_every_thread(lambda: 1 / 0)
 
 
-def test_on_one_core_work_runs_on_the_event_loop(alone: SearchExecutor) -> None:
+def test_on_one_core_work_runs_on_the_event_loop(alone):
     finished = asyncio.run(run(alone, lambda _: threading.current_thread(), None))
     assert finished.result is threading.current_thread()
     threads = []
@@ -263,9 +257,7 @@ def test_on_one_core_work_runs_on_the_event_loop(alone: SearchExecutor) -> None:
     alone.close()
 
 
-def test_on_one_core_searching_gets_half_of_the_event_loops_time(
-    alone: SearchExecutor, clock: Clock
-) -> None:
+def test_on_one_core_searching_gets_half_of_the_event_loops_time(alone, clock):
     """With other work, such as refusals, there must be more than one search per iteration."""
     spent = dict.fromkeys(("searching", "else"), 0.0)
 
@@ -283,9 +275,7 @@ def test_on_one_core_searching_gets_half_of_the_event_loops_time(
     assert 0.8 < spent["searching"] / spent["else"] < 1.25
 
 
-def test_searching_on_the_event_loop_ends_after_a_fiftieth_of_a_second(
-    alone: SearchExecutor, clock: Clock
-) -> None:
+def test_searching_on_the_event_loop_ends_after_a_fiftieth_of_a_second(alone, clock):
     async def ask() -> None:
         searches = asyncio.create_task(alone.map(clock.advance, [0.01] * 100))
         await asyncio.sleep(0)
@@ -298,9 +288,7 @@ def test_searching_on_the_event_loop_ends_after_a_fiftieth_of_a_second(
     asyncio.run(ask())
 
 
-def test_a_call_that_is_expected_to_take_long_does_not_hold_up_the_event_loop(
-    alone: SearchExecutor,
-) -> None:
+def test_a_call_that_is_expected_to_take_long_does_not_hold_up_the_event_loop(alone):
     """Until it ends, no other call begins: one core does not search twice at a time."""
     begun, let_go, order = threading.Event(), threading.Event(), []
 
@@ -325,7 +313,7 @@ def test_a_call_that_is_expected_to_take_long_does_not_hold_up_the_event_loop(
     alone.close()
 
 
-def test_the_deadline_of_a_long_call_is_kept(alone: SearchExecutor) -> None:
+def test_the_deadline_of_a_long_call_is_kept(alone):
     let_go, ended = threading.Event(), threading.Event()
 
     def hold(_: None) -> None:

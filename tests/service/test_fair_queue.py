@@ -9,7 +9,7 @@ from service.admission.executor import FairQueue, QueuedRequest
 from service.wire.problems import QueueFullError
 
 
-def test_a_request_that_does_not_fit_as_a_whole_is_refused_and_queues_nothing() -> None:
+def test_a_request_that_does_not_fit_as_a_whole_is_refused_and_queues_nothing():
     queue = FairQueue(10)
     queue.put(QueuedRequest(7))
     with pytest.raises(
@@ -20,7 +20,7 @@ def test_a_request_that_does_not_fit_as_a_whole_is_refused_and_queues_nothing() 
     assert queue.waiting == 10
 
 
-def test_expired_requests_are_dropped_and_leave_room() -> None:
+def test_expired_requests_are_dropped_and_leave_room():
     queue = FairQueue(10)
     queue.put(QueuedRequest(9, perf_counter()))
     other = QueuedRequest(1)
@@ -30,7 +30,7 @@ def test_expired_requests_are_dropped_and_leave_room() -> None:
     assert queue.waiting == 0
 
 
-def test_cheap_calls_overtake_expensive_ones_that_came_shortly_before() -> None:
+def test_cheap_calls_overtake_expensive_ones_that_came_shortly_before():
     queue = FairQueue(100)
     expensive = [QueuedRequest(1, expected_seconds=60) for _ in range(8)]
     for request in expensive:
@@ -41,7 +41,7 @@ def test_cheap_calls_overtake_expensive_ones_that_came_shortly_before() -> None:
     assert [queue.next().request for _ in range(2)] == [cheap, expensive[1]]
 
 
-def test_an_expensive_call_waits_no_longer_than_it_takes_itself() -> None:
+def test_an_expensive_call_waits_no_longer_than_it_takes_itself():
     queue = FairQueue(100)
     expensive = QueuedRequest(1, expected_seconds=0.01)
     queue.put(expensive)
@@ -51,7 +51,7 @@ def test_an_expensive_call_waits_no_longer_than_it_takes_itself() -> None:
 
 
 @given(st.lists(st.one_of(st.integers(1, 5), st.sampled_from(["next", "remove"])), max_size=60))
-def test_requests_take_turns_while_others_come_and_go(steps: list[int | str]) -> None:
+def test_requests_take_turns_while_others_come_and_go(steps):
     """Between two calls of a request, each other request that waited all the time has one call."""
     queue = FairQueue(1000)
     inside: list[QueuedRequest] = []

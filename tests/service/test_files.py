@@ -34,7 +34,7 @@ NAMES = {
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("originals") / "folder"
     (root / "notes").mkdir(parents=True)
     (root / "notes" / "a b.md").write_text("# Ärger\n", "utf-8")
@@ -49,7 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def searcher(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Searcher]:
+def searcher(tmp_path_factory) -> Iterator[Searcher]:
     index = tmp_path_factory.mktemp("index-of-originals") / "index"
     swiftlet.build([Document(name, "a text", metadata=each) for name, each in NAMES.items()], index)
     with swiftlet.open(index) as opened:
@@ -57,9 +57,7 @@ def searcher(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Searcher]:
 
 
 @pytest.fixture
-def ask(
-    make_application: Callable[..., Any], searcher: Searcher, folder: Path
-) -> Callable[..., Any]:
+def ask(make_application, searcher, folder) -> Callable[..., Any]:
     application = make_application(searcher, files=folder)
     return lambda path, **request: application.ask("GET", path, **request)
 

@@ -16,7 +16,7 @@ CHOSEN = {"topic": ["bread", "bees"], "length": {"gte": 8}}
 
 
 @pytest.fixture(scope="module", autouse=True)
-def package(locked_server: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def package(locked_server, tmp_path_factory) -> Iterator[None]:
     """The generated package, which can be imported; a warning of the generator is an error."""
     folder = tmp_path_factory.mktemp("generated")
     (folder / "config.yaml").write_text("post_hooks: []\n")
@@ -45,7 +45,7 @@ def client_with(server: Any, key: str) -> Any:
 
 
 @pytest.fixture(scope="module")
-def searching(locked_server: Any, package: None) -> Any:
+def searching(locked_server, package) -> Any:
     return client_with(locked_server, locked_server.settings["search_keys"])
 
 
@@ -72,16 +72,14 @@ def read(answer: Any, kind: str, status: int = 200) -> Any:
         ("info", {}, "Info"),
     ],
 )
-def test_every_answer_is_read_as_it_is(
-    searching: Any, name: str, asked: dict[str, Any], kind: str
-) -> None:
+def test_every_answer_is_read_as_it_is(searching, name, asked, kind):
     if {"query", "queries", "input"} & asked.keys():
         asked = {"body": model(f"{kind}Request").from_dict(asked)}
     answer = operation(name).sync_detailed(client=searching, **asked)
     read(answer, "EmbeddingsAnswer" if kind == "Embedding" else f"{kind}Answer")
 
 
-def test_it_watches(locked_server: Any) -> None:
+def test_it_watches(locked_server):
     keyless = import_module(PACKAGE).Client(locked_server.url)
     for name in ("live", "ready"):
         read(operation(name).sync_detailed(client=keyless), "HealthAnswer")
@@ -89,7 +87,7 @@ def test_it_watches(locked_server: Any) -> None:
     assert operation("docs").sync(client=keyless).startswith("<!doctype html>")
 
 
-def test_it_waits_without_blocking(searching: Any) -> None:
+def test_it_waits_without_blocking(searching):
     async def search() -> Any:
         body = model("SearchRequest").from_dict({"query": TEXTS[0], "filter": CHOSEN})
         return await operation("search").asyncio_detailed(client=searching, body=body)
@@ -98,7 +96,7 @@ def test_it_waits_without_blocking(searching: Any) -> None:
     assert sorted(hit.metadata["topic"] for hit in hits) == ["bees", "bees", "bread", "bread"]
 
 
-def test_it_understands_refusals(searching: Any) -> None:
+def test_it_understands_refusals(searching):
     body = model("SearchRequest")(query=TEXTS[0], top_k=0)
     answer = operation("search").sync_detailed(client=searching, body=body)
     problem = read(answer, "Problem", 422)
@@ -110,7 +108,7 @@ def test_it_understands_refusals(searching: Any) -> None:
     assert read(missing, "Problem", 404).detail == "no document has the id 'no/such?'"
 
 
-def test_it_sends_its_key(locked_server: Any, searching: Any) -> None:
+def test_it_sends_its_key(locked_server, searching):
     admin = client_with(locked_server, locked_server.settings["admin_keys"])
     wrong = client_with(locked_server, "another-key-altogether")
     keyless = import_module(PACKAGE).Client(locked_server.url)

@@ -5,15 +5,12 @@ import json
 import re
 import socket
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from functools import partial
 from math import inf
-from typing import Any
 from urllib.parse import quote, urlsplit
 
-import httpx
 import psutil
 import pytest
 from pydantic_core import from_json
@@ -22,7 +19,7 @@ from service.wire.body import parse_large
 from service.wire.problems import TooLargeError
 from tests.growth import least_seconds
 from tests.polling import wait_until
-from tests.service.attacker import ANSWERS, SEARCH, Attacker, read_problem
+from tests.service.attacker import ANSWERS, SEARCH, read_problem
 
 
 @pytest.mark.parametrize("route", ANSWERS)
@@ -44,9 +41,7 @@ from tests.service.attacker import ANSWERS, SEARCH, Attacker, read_problem
     }.items(),
     ids=lambda case: case[0],
 )
-def test_a_body_that_is_not_json_is_refused(
-    attacker: Attacker, route: str, body: tuple[str, bytes]
-) -> None:
+def test_a_body_that_is_not_json_is_refused(attacker, route, body):
     answer = attacker.post(route, body[1], b"Content-Type: application/json")
     assert answer.status == 400
     assert read_problem(answer)["detail"].startswith("the body is not JSON: ")
@@ -56,15 +51,13 @@ def test_a_body_that_is_not_json_is_refused(
 @pytest.mark.parametrize(
     "body", ["[]", "null", '"bread"', "1", "true", "1e400", "-" + "9" * 5000, r'"\ud800"', "[{}]"]
 )
-def test_a_body_that_is_json_but_no_object_is_refused(
-    attacker: Attacker, route: str, body: str
-) -> None:
+def test_a_body_that_is_json_but_no_object_is_refused(attacker, route, body):
     answer = attacker.post(route, body.encode())
     assert answer.status == 422
     assert read_problem(answer)["detail"] == "the body is not a JSON object"
 
 
-def test_of_two_fields_with_one_name_the_last_holds(attacker: Attacker) -> None:
+def test_of_two_fields_with_one_name_the_last_holds(attacker):
     twice = attacker.post("/search", b'{"query":"chess","top_k":3,"query":"bread","top_k":10}')
     assert twice.body == attacker.post("/search", SEARCH).body
     assert attacker.post("/search", b'{"query":"bread","query":1}').status == 422
@@ -86,9 +79,7 @@ def test_of_two_fields_with_one_name_the_last_holds(attacker: Attacker) -> None:
     }.items(),
     ids=lambda case: case[0],
 )
-def test_any_text_is_searched_and_embedded_the_same_by_every_way(
-    attacker: Attacker, text: tuple[str, str]
-) -> None:
+def test_any_text_is_searched_and_embedded_the_same_by_every_way(attacker, text):
     query = text[1]
     raw, escaped = (json.dumps(query, ensure_ascii=ascii_only) for ascii_only in (False, True))
     found = attacker.post("/search", f'{{"query":{raw}}}'.encode())
@@ -114,7 +105,7 @@ def test_any_text_is_searched_and_embedded_the_same_by_every_way(
     ],
     ids=lambda header: repr(header[:20]),
 )
-def test_a_json_body_is_read_with_any_content_type(attacker: Attacker, header: bytes) -> None:
+def test_a_json_body_is_read_with_any_content_type(attacker, header):
     answer = attacker.post("/search", SEARCH, b"Content-Type: " + header)
     assert (answer.status, answer.body) == (200, attacker.post("/search", SEARCH).body)
 
@@ -128,9 +119,7 @@ def test_a_json_body_is_read_with_any_content_type(attacker: Attacker, header: b
     }.items(),
     ids=lambda case: case[0],
 )
-def test_a_body_of_very_many_values_is_refused_for_less_than_it_costs_to_parse(
-    body: tuple[str, bytes],
-) -> None:
+def test_a_body_of_very_many_values_is_refused_for_less_than_it_costs_to_parse(body):
     def refuse() -> None:
         with pytest.raises(TooLargeError, match="more than 4096 values"):
             parse_large(body[1])
@@ -140,13 +129,13 @@ def test_a_body_of_very_many_values_is_refused_for_less_than_it_costs_to_parse(
 
 
 @pytest.mark.parametrize("accept", ["text/plain; version=abc", "text/plain;version=", ";;", "*/*"])
-def test_metrics_are_answered_for_any_accept_header(client: httpx.Client, accept: str) -> None:
+def test_metrics_are_answered_for_any_accept_header(client, accept):
     answer = client.get("/metrics", headers={"accept": accept})
     assert answer.status_code == 200
     assert "swiftlet_requests_total" in answer.text
 
 
-def test_clients_that_do_not_read_are_cut_off(start_server: Callable[..., Any]) -> None:
+def test_clients_that_do_not_read_are_cut_off(start_server):
     server = start_server(threads=1, write_timeout_ms=2_000, max_unread_bytes=100_000)
     address = urlsplit(server.url)
     body = json.dumps({"queries": ["bread"] * 64, "top_k": 60}).encode()
@@ -169,7 +158,7 @@ def test_clients_that_do_not_read_are_cut_off(start_server: Callable[..., Any]) 
                     pass
 
 
-def test_liveness_is_answered_while_large_bodies_come(start_server: Callable[..., Any]) -> None:
+def test_liveness_is_answered_while_large_bodies_come(start_server):
     """Eight such clients once made it take 24 seconds; docs/results/service.md has today's time.
 
     The service's processor time does not depend on what else runs on the machine.

@@ -3,16 +3,15 @@
 import re
 import socket
 from contextlib import suppress
-from typing import Any
 from urllib.parse import quote, urlsplit
 
 import pytest
 
 from tests.polling import wait_until
-from tests.service.attacker import SEARCH, Attacker, read_problem
+from tests.service.attacker import SEARCH, read_problem
 
 
-def test_a_body_may_come_in_pieces(attacker: Attacker) -> None:
+def test_a_body_may_come_in_pieces(attacker):
     whole = attacker.post("/search", SEARCH).body
     chunked = b"Transfer-Encoding: chunked"
     pieces = b"".join(b"1;name=value\r\n%c\r\n" % byte for byte in SEARCH)
@@ -25,9 +24,7 @@ def test_a_body_may_come_in_pieces(attacker: Attacker) -> None:
 @pytest.mark.parametrize("piece", [b"X: a\r\n" * 10_000, b"a" * 60_000], ids=["lines", "line"])
 @pytest.mark.parametrize("request_line", [b"GET /health/live", b"POST /search", b"GET /nothing"])
 @pytest.mark.parametrize("end", [b"0\r\nX: ", b"1;"], ids=["trailers", "extension"])
-def test_lines_after_a_body_that_do_not_end_cost_nothing(
-    attacker: Attacker, request_line: bytes, end: bytes, piece: bytes
-) -> None:
+def test_lines_after_a_body_that_do_not_end_cost_nothing(attacker, request_line, end, piece):
     """uvicorn would keep all of them, for a client without a key."""
     address, sent = urlsplit(attacker.url), 0
     with socket.create_connection((address.hostname, address.port), timeout=60) as connection:
@@ -41,7 +38,7 @@ def test_lines_after_a_body_that_do_not_end_cost_nothing(
     assert sent < 100_000_000  # what the sockets take is little
 
 
-def test_lines_after_a_body_are_no_headers(attacker: Attacker) -> None:
+def test_lines_after_a_body_are_no_headers(attacker):
     key = f"Authorization: Bearer {attacker.keys['search']}\r\n".encode()
     head = b"POST /search HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
     for lines in (b"", key):
@@ -50,7 +47,7 @@ def test_lines_after_a_body_are_no_headers(attacker: Attacker) -> None:
         assert answer.status == 401
 
 
-def test_a_length_with_thousands_of_zeros_before_it_is_read(attacker: Attacker) -> None:
+def test_a_length_with_thousands_of_zeros_before_it_is_read(attacker):
     key = f"Authorization: Bearer {attacker.keys['search']}\r\n".encode()
     length = b"Content-Length: " + b"0" * 5_000 + b"%d\r\n\r\n" % len(SEARCH)
     head = b"POST /search HTTP/1.1\r\nHost: a\r\n" + key
@@ -68,8 +65,8 @@ def test_a_length_with_thousands_of_zeros_before_it_is_read(attacker: Attacker) 
     ],
 )
 def test_a_client_that_leaves_before_the_end_of_its_body_is_forgotten(
-    attacker: Attacker, locked_server: Any, sent: bytes
-) -> None:
+    attacker, locked_server, sent
+):
     series = 'swiftlet_requests_total{route="/admin/reload",status="499"}'
     before = locked_server.value(series)
     key = f"Authorization: Bearer {attacker.keys['admin']}\r\n".encode()
@@ -103,7 +100,7 @@ def test_a_client_that_leaves_before_the_end_of_its_body_is_forgotten(
     ],
     ids=lambda sent: repr(sent[:60]),
 )
-def test_bytes_that_are_not_http_get_a_plain_400(attacker: Attacker, sent: bytes) -> None:
+def test_bytes_that_are_not_http_get_a_plain_400(attacker, sent):
     answer = attacker.exchange(sent)
     assert answer is not None
     assert answer.is_plain(400)
@@ -120,14 +117,14 @@ def test_bytes_that_are_not_http_get_a_plain_400(attacker: Attacker, sent: bytes
     ],
     ids=lambda head: repr(head[:30]),
 )
-def test_a_head_that_is_too_long_is_refused(attacker: Attacker, head: bytes) -> None:
+def test_a_head_that_is_too_long_is_refused(attacker, head):
     answer = attacker.exchange(head)
     assert answer is not None
     assert answer.is_plain(431)
     assert answer.body == b"the head of the request is longer than 65536 bytes"
 
 
-def test_a_head_may_be_as_long_as_the_limit(attacker: Attacker) -> None:
+def test_a_head_may_be_as_long_as_the_limit(attacker):
     head = b"GET /health/live HTTP/1.1\r\nConnection: close\r\nX: "
     filled = head + b"a" * (65_536 - len(head) - 4) + b"\r\n\r\n"
     assert len(filled) == 65_536
@@ -155,14 +152,14 @@ def test_a_head_may_be_as_long_as_the_limit(attacker: Attacker) -> None:
     ],
     ids=lambda header: repr(header[:30]),
 )
-def test_a_search_is_answered_whatever_its_headers(attacker: Attacker, header: bytes) -> None:
+def test_a_search_is_answered_whatever_its_headers(attacker, header):
     answer = attacker.post("/search", SEARCH, header)
     assert answer.body == attacker.post("/search", SEARCH).body
     assert re.fullmatch("[0-9a-f]{16}", answer.headers["x-request-id"])
 
 
 @pytest.mark.parametrize("key", [b"a" * 60_000, b"\xff\xfe", b"\xc3\xa4", b"", b"a b", b"\t"])
-def test_a_hostile_key_is_wrong(attacker: Attacker, key: bytes) -> None:
+def test_a_hostile_key_is_wrong(attacker, key):
     for route, body in (("/search", SEARCH), ("/admin/reload", b"")):
         answer = attacker.post(route, body, b"Authorization: Bearer " + key)
         assert answer.status in {401, 403}
@@ -175,9 +172,7 @@ def test_a_hostile_key_is_wrong(attacker: Attacker, key: bytes) -> None:
         *("PURGE", "PUT", "QUERY", "TRACE"),
     ],
 )
-def test_a_method_that_the_route_does_not_take_is_refused_with_the_allowed_ones(
-    attacker: Attacker, method: str
-) -> None:
+def test_a_method_that_the_route_does_not_take_is_refused_with_the_allowed_ones(attacker, method):
     paths = attacker.document["paths"]
     for path, methods in paths.items():
         # Any path below /documents may be the id of a document.
@@ -201,7 +196,7 @@ def test_a_method_that_the_route_does_not_take_is_refused_with_the_allowed_ones(
     ],
     ids=lambda document_id: document_id[:30],
 )
-def test_no_document_has_a_hostile_id(attacker: Attacker, document_id: str) -> None:
+def test_no_document_has_a_hostile_id(attacker, document_id):
     answer = attacker.send("GET", f"/documents/{document_id}")
     attacker.documented("/documents/{document_id}", "get", answer)
     assert answer.status == 404
@@ -218,7 +213,7 @@ def test_no_document_has_a_hostile_id(attacker: Attacker, document_id: str) -> N
     ],
     ids=lambda path: ascii(path[:30]),
 )
-def test_no_route_has_a_hostile_path(attacker: Attacker, path: str) -> None:
+def test_no_route_has_a_hostile_path(attacker, path):
     answer = attacker.send("GET", quote(path, safe="/%*:="))
     assert answer.status == 404
     assert read_problem(answer)["detail"].startswith("no route has this path")
@@ -238,14 +233,14 @@ def pipelined(url: str, requests: int, padding: bytes = b"") -> bytes:
         return bytes(answers)
 
 
-def test_requests_that_are_sent_ahead_are_answered_in_order(attacker: Attacker) -> None:
+def test_requests_that_are_sent_ahead_are_answered_in_order(attacker):
     answers = pipelined(attacker.url, 300, b"a" * 500)  # together longer than one head may be
     assert answers.count(b"HTTP/1.1 ") == answers.count(b"HTTP/1.1 200") == 300
     assert answers.count(b'"alive"') == 299
     assert b'"ready"' in answers[answers.rindex(b"HTTP/1.1") :]
 
 
-def test_a_connection_with_very_many_requests_sent_ahead_is_ended(attacker: Attacker) -> None:
+def test_a_connection_with_very_many_requests_sent_ahead_is_ended(attacker):
     """Each of them would wait in memory: 3 MB of such requests once took 180 MB."""
     assert pipelined(attacker.url, 80_000).count(b"HTTP/1.1 200") < 80_000
     assert pipelined(attacker.url, 1).count(b"HTTP/1.1 200") == 1

@@ -1,8 +1,6 @@
 """The retrievers of other programs, with an index and with a service."""
 
 import socket
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +12,6 @@ import swiftlet
 from swiftlet.encoders import DEFAULT_ENCODER
 from swiftlet.errors import ArtefactError, FilterError, InvalidArgumentError, ServiceError
 from swiftlet.integrations import haystack, langchain, llama_index
-from tests.service.conftest import Server
 
 QUERY = "how is bread baked?"
 
@@ -43,14 +40,11 @@ def by_haystack(place: Any, **fields: Any) -> list[Retrieved]:
     return [(each.id, each.content, each.score, each.meta) for each in found]
 
 
-Retrieve = Callable[..., list[Retrieved]]
 PROGRAMS = pytest.mark.parametrize("retrieve", [by_langchain, by_llama_index, by_haystack])
 
 
 @PROGRAMS
-def test_an_index_and_a_service_give_what_a_search_gives(
-    retrieve: Retrieve, small_index: Path, server: Server
-) -> None:
+def test_an_index_and_a_service_give_what_a_search_gives(retrieve, small_index, server):
     with (
         swiftlet.open(small_index) as default,
         swiftlet.open(small_index, encoder=DEFAULT_ENCODER) as searcher,
@@ -72,8 +66,8 @@ def test_an_index_and_a_service_give_what_a_search_gives(
 
 @PROGRAMS
 def test_what_is_refused_or_away_is_one_sentence(
-    retrieve: Retrieve, small_index: Path, server: Server, locked_server: Server, tmp_path: Path
-) -> None:
+    retrieve, small_index, server, locked_server, tmp_path
+):
     with pytest.raises(ArtefactError, match="is not a directory"):
         retrieve(tmp_path / "nowhere")
     with pytest.raises(FilterError, match="'colour'"):
@@ -91,13 +85,13 @@ def test_what_is_refused_or_away_is_one_sentence(
     assert retrieve(locked_server.url, key=locked_server.settings["search_keys"])
 
 
-def test_a_misspelt_field_is_refused(small_index: Path) -> None:
+def test_a_misspelt_field_is_refused(small_index):
     for retriever in (langchain, llama_index, haystack):
         with pytest.raises((TypeError, ValueError), match="filtre"):
             retriever.SwiftletRetriever(small_index, filtre={"topic": "bread"})
 
 
-def test_a_pipeline_of_haystack_is_saved_without_its_key(small_index: Path) -> None:
+def test_a_pipeline_of_haystack_is_saved_without_its_key(small_index):
     pipeline = Pipeline()
     retriever = haystack.SwiftletRetriever(small_index, key="secret", top_k=2)
     pipeline.add_component("retriever", retriever)

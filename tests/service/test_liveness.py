@@ -22,7 +22,7 @@ from service.wire import body as body_module
 from service.wire.body import SMALL_BODY_BYTES, parse_large
 from service.wire.problems import TooLargeError
 from swiftlet.search.request import SearchRequest
-from tests.service.attacker import Attacker, is_refused, read_problem
+from tests.service.attacker import is_refused, read_problem
 
 NO_KEY = b"Authorization:"
 BODY_ROUTES = ("/search", "/search/batch", "/v1/embeddings", "/rerank", "/admin/reload")
@@ -32,9 +32,7 @@ BODY_ROUTES = ("/search", "/search/batch", "/v1/embeddings", "/rerank", "/admin/
 @pytest.mark.parametrize(
     "line", [*(f"POST {route}" for route in (*BODY_ROUTES, "/documents/delete")), "PUT /documents"]
 )
-def test_without_the_key_no_byte_of_a_body_is_awaited(
-    attacker: Attacker, line: str, key: bytes
-) -> None:
+def test_without_the_key_no_byte_of_a_body_is_awaited(attacker, line, key):
     head = f"{line} HTTP/1.1\r\nHost: a\r\nContent-Length: 9999999999\r\n".encode()
     answer = attacker.exchange(head + key + b"\r\n")
     assert answer is not None
@@ -45,9 +43,7 @@ def test_without_the_key_no_byte_of_a_body_is_awaited(
         assert answer.status == (403 if key else 401)
 
 
-def test_the_event_loop_parses_small_bodies_only(
-    make_application: Any, small_searcher: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_event_loop_parses_small_bodies_only(make_application, small_searcher, monkeypatch):
     parsed, parse = [], body_module.from_json
 
     def noted(body: bytes, **options: Any) -> Any:
@@ -64,7 +60,7 @@ def test_the_event_loop_parses_small_bodies_only(
     assert all(on_loop == (size <= SMALL_BODY_BYTES) for on_loop, size in parsed)
 
 
-def test_values_are_counted_outside_texts() -> None:
+def test_values_are_counted_outside_texts():
     for text in ("a, b", '{"a":[1,2', "\\", '\\"', ',\\",\\\\', "[" * 5_000):
         body = {"input": [f"{text} {number}" for number in range(2_048)]}
         for ascii_only in (True, False):
@@ -74,7 +70,7 @@ def test_values_are_counted_outside_texts() -> None:
                 parse_large(written, 2_048)
 
 
-def test_a_write_has_fewer_values_than_its_bound() -> None:
+def test_a_write_has_fewer_values_than_its_bound():
     def written(count: int) -> bytes:  # with two objects, two lists and no comma before the first
         return b'{"documents":[{"a":[' + b",".join([b"1"] * (count - 3)) + b"]}]}"
 
@@ -84,7 +80,7 @@ def test_a_write_has_fewer_values_than_its_bound() -> None:
 
 
 @pytest.mark.parametrize("path", ["/search", "/facets", "/suggest", "/info", "/documents/a"])
-def test_parameters_are_counted_before_they_are_parsed(attacker: Attacker, path: str) -> None:
+def test_parameters_are_counted_before_they_are_parsed(attacker, path):
     few = attacker.send("GET", f"{path}?{'&'.join(['q=a'] + 63 * ['b=a'])}")
     assert few.status in {200, 404, 422}
     assert b"parameters" not in few.body
@@ -93,9 +89,7 @@ def test_parameters_are_counted_before_they_are_parsed(attacker: Attacker, path:
     assert attacker.send("GET", f"{path}?{65 * 'b&'}", None, NO_KEY).status == 401
 
 
-def test_after_a_call_that_was_too_long_the_event_loop_runs_none(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_after_a_call_that_was_too_long_the_event_loop_runs_none(monkeypatch):
     monkeypatch.setattr(executor_module, "_SECONDS_AFTER_LONG_CALL", 1000.0)
     executor = SearchExecutor(1)
 
@@ -114,7 +108,7 @@ def test_after_a_call_that_was_too_long_the_event_loop_runs_none(
     assert {name.rpartition("_")[0] for name in others} == {"long-search"}
 
 
-def test_what_may_take_long_does_not_run_on_the_event_loop(small_searcher: Any) -> None:
+def test_what_may_take_long_does_not_run_on_the_event_loop(small_searcher):
     longest = executor_module._LONGEST_SHARE_SECONDS
     for asked in (SearchRequest("a" * 10_000), SearchRequest("a", top_k=1000)):
         assert COST.of(asked, small_searcher)[0] > longest
@@ -123,8 +117,8 @@ def test_what_may_take_long_does_not_run_on_the_event_loop(small_searcher: Any) 
 
 
 def test_metrics_and_the_contract_are_written_beside_the_event_loop(
-    make_application: Any, small_searcher: Any
-) -> None:
+    make_application, small_searcher
+):
     threads = []
 
     class Noted:
@@ -141,8 +135,8 @@ def test_metrics_and_the_contract_are_written_beside_the_event_loop(
 
 
 def test_a_batch_with_too_many_bytes_of_documents_is_refused(
-    make_application: Any, small_searcher: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    make_application, small_searcher, monkeypatch
+):
     application = make_application(small_searcher)
     body = {"queries": ["bread", "chess"], "top_k": 9}
     size_bytes = len(application.ask("POST", "/search/batch", json=body).content)

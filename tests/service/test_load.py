@@ -7,10 +7,9 @@ import signal
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import Any
 
 import httpx
 import pytest
@@ -39,13 +38,11 @@ class SlowEncoder(OnnxEncoder):
 
 
 @pytest.fixture
-def slow_searcher(small_searcher: Searcher) -> Searcher:
+def slow_searcher(small_searcher) -> Searcher:
     return with_encoder(small_searcher, SlowEncoder.load(DEFAULT_ENCODER, verify=False))
 
 
-def test_work_past_its_deadline_is_answered_504_and_never_started(
-    make_application: Callable[..., Any], slow_searcher: Searcher
-) -> None:
+def test_work_past_its_deadline_is_answered_504_and_never_started(make_application, slow_searcher):
     encoder = slow_searcher.encoder
     application = make_application(slow_searcher, threads=1)
 
@@ -72,9 +69,7 @@ def test_work_past_its_deadline_is_answered_504_and_never_started(
     assert value_of(metrics, "swiftlet_queue_depth") == 0
 
 
-def test_clients_that_connect_under_load_are_accepted_together(
-    start_server: Callable[..., Any],
-) -> None:
+def test_clients_that_connect_under_load_are_accepted_together(start_server):
     """With one connection per iteration of the event loop, the last one waited for 100 searches."""
     server = start_server(
         threads=1,
@@ -107,16 +102,14 @@ def test_clients_that_connect_under_load_are_accepted_together(
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_deadline_that_passes_during_the_work_is_a_504_too(
-    make_application: Callable[..., Any], slow_searcher: Searcher, threads: int
-) -> None:
+    make_application, slow_searcher, threads
+):
     application = make_application(slow_searcher, threads=threads)
     body = {"query": "slow", "timeout_ms": 30}
     assert application.ask("POST", "/search", json=body).status_code == 504
 
 
-def test_a_full_queue_answers_429_at_once_with_retry_after(
-    make_application: Callable[..., Any], small_searcher: Searcher
-) -> None:
+def test_a_full_queue_answers_429_at_once_with_retry_after(make_application, small_searcher):
     application = make_application(small_searcher, threads=1, max_queued=64)
 
     async def ask() -> tuple[httpx.Response, str, httpx.Response]:
@@ -141,9 +134,7 @@ def test_a_full_queue_answers_429_at_once_with_retry_after(
     assert accepted.status_code == 200
 
 
-def test_an_overloaded_service_answers_200_429_and_504_alone(
-    start_server: Callable[..., Any],
-) -> None:
+def test_an_overloaded_service_answers_200_429_and_504_alone(start_server):
     server = start_server(threads=1, max_queued_queries=6, max_batch_queries=4, cache_bytes=0)
 
     def ask(number: int) -> list[int]:
@@ -163,9 +154,7 @@ def test_an_overloaded_service_answers_200_429_and_504_alone(
         assert server.value(series) == statuses[status]
 
 
-def test_the_waiting_work_of_a_client_that_leaves_is_dropped(
-    start_server: Callable[..., Any],
-) -> None:
+def test_the_waiting_work_of_a_client_that_leaves_is_dropped(start_server):
     server = start_server(threads=1)
     # All different, because the cache would have equal ones after the first.
     body = json.dumps({"queries": [f"{n} {LONG_QUERY}" for n in range(64)]}).encode()
@@ -179,9 +168,7 @@ def test_the_waiting_work_of_a_client_that_leaves_is_dropped(
     assert server.value('swiftlet_stage_seconds_count{stage="encode"}') == 0
 
 
-def test_sigterm_under_load_loses_no_request_that_was_accepted(
-    start_server: Callable[..., Any],
-) -> None:
+def test_sigterm_under_load_loses_no_request_that_was_accepted(start_server):
     server = start_server(access_log="true", threads=2)
     stop = server.process.terminate
     received = search_through_a_stop(server.client, stop, httpx.TransportError)
@@ -191,8 +178,8 @@ def test_sigterm_under_load_loses_no_request_that_was_accepted(
 
 
 def test_from_sigterm_on_it_is_not_ready_and_answers_ask_for_another_connection(
-    make_application: Callable[..., Any], small_searcher: Searcher
-) -> None:
+    make_application, small_searcher
+):
     application = make_application(small_searcher)
     assert application.ask("GET", "/health/ready").json() == {"status": "ready"}
     assert "connection" not in application.ask("GET", "/search?q=bread").headers

@@ -1,12 +1,10 @@
 import json
 import logging
-from collections.abc import Callable
-from typing import Any
 
 from service.sight.logs import JsonFormatter
 
 
-def test_a_log_in_json_is_one_object_a_line(start_server: Callable[..., Any]) -> None:
+def test_a_log_in_json_is_one_object_a_line(start_server):
     server = start_server(log_format="json", access_log="true")
     with server.client() as client:
         answer = client.get("/search?q=private", headers={"X-Request-Id": "abc"})
@@ -23,7 +21,7 @@ def test_a_log_in_json_is_one_object_a_line(start_server: Callable[..., Any]) ->
     assert "private" not in "".join(server.log)
 
 
-def test_an_exception_stays_on_its_line() -> None:
+def test_an_exception_stays_on_its_line():
     try:
         int("first\nsecond")
     except ValueError as error:

@@ -28,9 +28,7 @@ from swiftlet.processors.low_priority import LowPriorityProcess
         ("cpu.max", "max 100000\n", None),
     ],
 )
-def test_the_limit_is_that_of_either_version_of_cgroups(
-    tmp_path: Path, file: str, content: str, limit: int | None
-) -> None:
+def test_the_limit_is_that_of_either_version_of_cgroups(tmp_path, file, content, limit):
     (tmp_path / file).parent.mkdir(exist_ok=True)
     (tmp_path / file).write_text(content)
     assert memory_limit(tmp_path) == limit
@@ -43,9 +41,7 @@ def check(index: Path, *, limit_bytes: int | None, threads: int = 1, **service: 
     check_memory_limit(needed(index, threads=threads, **service), limit_bytes)
 
 
-def test_a_limit_without_room_for_the_service_is_refused_with_both_figures(
-    small_index: Path,
-) -> None:
+def test_a_limit_without_room_for_the_service_is_refused_with_both_figures(small_index):
     with pytest.raises(
         InvalidArgumentError,
         match=r"the memory limit is 64 MiB; at least 1\d\d MiB is expected to serve",
@@ -53,7 +49,7 @@ def test_a_limit_without_room_for_the_service_is_refused_with_both_figures(
         check(small_index, limit_bytes=64 * MEBIBYTE)
 
 
-def test_threads_and_the_cache_need_memory_too_if_there_is_a_limit(small_index: Path) -> None:
+def test_threads_and_the_cache_need_memory_too_if_there_is_a_limit(small_index):
     check(small_index, limit_bytes=160 * MEBIBYTE)
     with pytest.raises(InvalidArgumentError):
         check(small_index, limit_bytes=160 * MEBIBYTE, threads=16)
@@ -63,8 +59,8 @@ def test_threads_and_the_cache_need_memory_too_if_there_is_a_limit(small_index: 
 
 
 def test_a_limit_without_room_for_the_files_of_the_index_is_a_warning(
-    small_index: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+    small_index, tmp_path, caplog
+):
     with caplog.at_level(logging.WARNING):
         check(small_index, limit_bytes=200 * MEBIBYTE)
         assert not caplog.messages
@@ -74,9 +70,7 @@ def test_a_limit_without_room_for_the_files_of_the_index_is_a_warning(
     assert "searches will read from the disk" in caplog.text
 
 
-def test_a_limit_without_room_for_a_reload_is_a_warning(
-    small_index: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_limit_without_room_for_a_reload_is_a_warning(small_index, caplog):
     with caplog.at_level(logging.WARNING):
         check(small_index, limit_bytes=140 * MEBIBYTE)
     (warning,) = caplog.messages
@@ -92,9 +86,7 @@ def test_a_limit_without_room_for_a_reload_is_a_warning(
     assert not caplog.messages
 
 
-def test_the_process_that_encodes_written_documents_counts_in_the_warnings(
-    small_index: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_process_that_encodes_written_documents_counts_in_the_warnings(small_index, caplog):
     with caplog.at_level(logging.WARNING):
         check(small_index, limit_bytes=200 * MEBIBYTE)
         assert not caplog.messages
@@ -103,9 +95,7 @@ def test_the_process_that_encodes_written_documents_counts_in_the_warnings(
     assert "that a reload needs" in caplog.messages[1]
 
 
-def test_there_are_as_many_processes_as_threads_or_as_the_limit_has_room_for(
-    small_index: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_there_are_as_many_processes_as_threads_or_as_the_limit_has_room_for(small_index, caplog):
     on = partial(needed, small_index)
     assert most_processes(8, on, None) == 8
     found = [most_processes(8, on, limit * MEBIBYTE) for limit in range(0, 2_000, 50)]
@@ -118,7 +108,7 @@ def test_there_are_as_many_processes_as_threads_or_as_the_limit_has_room_for(
     assert not caplog.messages
 
 
-def test_the_kernel_ends_processes_of_low_priority_first() -> None:
+def test_the_kernel_ends_processes_of_low_priority_first():
     process = LowPriorityProcess("reader")
     try:
         adjustment = process.call(Path.read_text, Path("/proc/self/oom_score_adj"))

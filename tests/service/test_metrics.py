@@ -1,9 +1,7 @@
 import json
 import logging
 import re
-from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
 from urllib.parse import quote
 
 import httpx
@@ -13,7 +11,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from service.sight.metrics import latency_buckets
 from service.wire.context import STAGES
 from service.wire.requests import Limits
-from swiftlet.search.searcher import Searcher
 
 
 def series(text: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
@@ -53,8 +50,8 @@ TRAFFIC = [
 
 
 def test_metrics_count_all_requests_in_series_that_exist_from_the_first_scrape(
-    make_application: Callable[..., Any], small_searcher: Searcher
-) -> None:
+    make_application, small_searcher
+):
     limits = Limits(max_batch_queries=4, max_body_bytes=200)
     application = make_application(small_searcher, limits)
     before = series(application.ask("GET", "/metrics").text)
@@ -88,7 +85,7 @@ def test_metrics_count_all_requests_in_series_that_exist_from_the_first_scrape(
     assert seconds == sum(count for (route, _), count in expected.items() if route == "/search")
 
 
-def test_metrics_name_the_index_and_the_encoder_at_work(client: httpx.Client) -> None:
+def test_metrics_name_the_index_and_the_encoder_at_work(client):
     families = {
         family.name: family.samples
         for family in text_string_to_metric_families(client.get("/metrics").text)
@@ -102,7 +99,7 @@ def test_metrics_name_the_index_and_the_encoder_at_work(client: httpx.Client) ->
     assert families["process_resident_memory_bytes"][0].value > 1e6
 
 
-def test_latency_buckets_begin_at_a_tenth_of_a_millisecond_and_grow_by_half() -> None:
+def test_latency_buckets_begin_at_a_tenth_of_a_millisecond_and_grow_by_half():
     buckets = latency_buckets()
     assert buckets[0] == 0.0001
     assert buckets[-1] > 30
@@ -110,33 +107,27 @@ def test_latency_buckets_begin_at_a_tenth_of_a_millisecond_and_grow_by_half() ->
 
 
 @pytest.mark.parametrize(("path", "stages"), [("/search?q=bread", STAGES), ("/nothing", ())])
-def test_every_answer_has_the_time_of_each_stage(
-    client: httpx.Client, path: str, stages: tuple[str, ...]
-) -> None:
+def test_every_answer_has_the_time_of_each_stage(client, path, stages):
     times = timing(client.get(path))
     assert tuple(times) == (*stages, "total")
     assert 0 < times["total"] < 10_000
 
 
 @pytest.mark.parametrize("given", ["abc-123", "Root=1-67/a:b+c@d~e.f_g", "a" * 128])
-def test_a_sane_request_id_is_kept(client: httpx.Client, given: str) -> None:
+def test_a_sane_request_id_is_kept(client, given):
     answer = client.get("/nothing", headers={"X-Request-Id": given})
     assert answer.headers["x-request-id"] == answer.json()["request_id"] == given
 
 
 @pytest.mark.parametrize("given", ["", "a b", "a" * 129, "ä", '"><script>', "a\tb"])
-def test_any_other_request_id_is_replaced(client: httpx.Client, given: str) -> None:
+def test_any_other_request_id_is_replaced(client, given):
     answer = client.get("/nothing", headers={"X-Request-Id": given.encode()})
     assert re.fullmatch("[0-9a-f]{16}", answer.headers["x-request-id"])
     other = client.get("/nothing").headers["x-request-id"]
     assert other != answer.headers["x-request-id"]
 
 
-def test_query_texts_are_in_no_log_and_no_metric(
-    make_application: Callable[..., Any],
-    small_searcher: Searcher,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_query_texts_are_in_no_log_and_no_metric(make_application, small_searcher, caplog):
     application = make_application(small_searcher, access_log=True)
     with caplog.at_level(logging.DEBUG):
         answers = [

@@ -27,7 +27,7 @@ TOWERS = {
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory) -> Path:
     """A collection, the encoders `query_encoder` and `document_encoder` for it, and its index."""
     folder = tmp_path_factory.mktemp("vectors")
     collection = write_collection(folder / "collection")
@@ -52,11 +52,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def collection(folder: Path) -> Path:
+def collection(folder) -> Path:
     return folder / "collection"
 
 
-def test_a_hit_has_the_score_of_the_best_vector_of_its_best_passage(folder: Path) -> None:
+def test_a_hit_has_the_score_of_the_best_vector_of_its_best_passage(folder):
     queries = OnnxEncoder.load(folder / "query_encoder")
     documents = OnnxEncoder.load(folder / "document_encoder")
     assert (documents.dim, documents.width, queries.width) == (64, VECTORS * 64, 64)
@@ -69,7 +69,7 @@ def test_a_hit_has_the_score_of_the_best_vector_of_its_best_passage(folder: Path
             assert hit.score == pytest.approx((row.reshape(-1, 64) @ query).max(), abs=2e-3)
 
 
-def test_changes_are_searched_and_merged(folder: Path, collection: Path, tmp_path: Path) -> None:
+def test_changes_are_searched_and_merged(folder, collection, tmp_path):
     built = {"encoder": folder / "document_encoder", "passage_tokens": 16, "overlap_tokens": 0}
     swiftlet.build(collection, tmp_path / "index", **built)
     search = {"top_k": 5, "mode": "dense"}
@@ -89,7 +89,7 @@ def test_changes_are_searched_and_merged(folder: Path, collection: Path, tmp_pat
     np.testing.assert_allclose([h.score for h in after], [h.score for h in before], atol=1e-3)
 
 
-def test_a_service_finds_what_the_library_finds(folder: Path, collection: Path) -> None:
+def test_a_service_finds_what_the_library_finds(folder, collection):
     index, encoder = folder / "index", folder / "query_encoder"
     judged = collection / "queries.jsonl", collection / "qrels" / "train.tsv"
     with running(index, encoder=encoder) as server:
@@ -97,14 +97,14 @@ def test_a_service_finds_what_the_library_finds(folder: Path, collection: Path) 
     assert served.means == evaluate(index, *judged, encoder=encoder, metrics=["nDCG@10"]).means
 
 
-def test_inspect_says_how_many_vectors_there_are(folder: Path) -> None:
+def test_inspect_says_how_many_vectors_there_are(folder):
     for artefact in ("index", "document_encoder"):
         shown = CliRunner().invoke(cli, ["inspect", str(folder / artefact)])
         assert shown.exit_code == 0
         assert f'"vectors": {VECTORS}' in shown.output
 
 
-def test_the_document_encoder_is_refused_for_queries(folder: Path) -> None:
+def test_the_document_encoder_is_refused_for_queries(folder):
     with (
         pytest.raises(ArtefactError, match=r"a text 3 vectors, which is for documents.*name the"),
         swiftlet.open(folder / "index", encoder=folder / "document_encoder"),
@@ -139,8 +139,8 @@ def test_the_document_encoder_is_refused_for_queries(folder: Path) -> None:
     ],
 )
 def test_settings_that_contradict_each_other_are_refused_in_one_sentence(
-    changes: dict[str, object], problem: str, collection: Path, tmp_path: Path
-) -> None:
+    changes, problem, collection, tmp_path
+):
     weights = DEFAULT_QUERY_ENCODER, DEFAULT_QUERY_ENCODER
     settings = TOWERS | {"passages__truncate": False} | changes
     with pytest.raises((InvalidArgumentError, RecipeError), match=problem):

@@ -1,9 +1,8 @@
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-import httpx
 import jsonschema
 import pytest
 
@@ -12,7 +11,6 @@ from service.wire.keys import ApiKey
 from service.wire.problems import PROBLEMS
 from service.wire.requests import Limits
 from swiftlet.errors import QueryError
-from swiftlet.search.searcher import Searcher
 from swiftlet.text import check_query
 
 STATUSES = {
@@ -57,7 +55,7 @@ SEARCHING = [
 
 
 @pytest.fixture(scope="module")
-def document(client: httpx.Client) -> dict[str, Any]:
+def document(client) -> dict[str, Any]:
     return client.get("/openapi.json").json()
 
 
@@ -71,7 +69,7 @@ def references(value: object) -> Iterator[str]:
             yield from references(item)
 
 
-def test_every_route_documents_every_status_it_can_end_in(document: dict[str, Any]) -> None:
+def test_every_route_documents_every_status_it_can_end_in(document):
     paths = document["paths"].items()
     assert {(method, path) for path, methods in paths for method in methods} == STATUSES.keys()
     for (method, path), statuses in STATUSES.items():
@@ -87,7 +85,7 @@ def test_every_route_documents_every_status_it_can_end_in(document: dict[str, An
             assert set(response["headers"]) == headers
 
 
-def test_the_openapi_document_is_consistent(document: dict[str, Any]) -> None:
+def test_the_openapi_document_is_consistent(document):
     assert document["openapi"].startswith("3.1")
     for reference in set(references(document)):
         _, components, kind, name = reference.split("/")
@@ -107,7 +105,7 @@ def test_the_openapi_document_is_consistent(document: dict[str, Any]) -> None:
         ("https://other.example", ""), ("/a b", ""), ("/" + "a" * 200, ""), ("", ""),
     ],
 )  # fmt: skip
-def test_a_proxy_may_name_its_prefix(client: httpx.Client, prefix: str | None, named: str) -> None:
+def test_a_proxy_may_name_its_prefix(client, prefix, named):
     headers = {} if prefix is None else {"X-Forwarded-Prefix": prefix}
     servers = client.get("/openapi.json", headers=headers).json()["servers"]
     assert servers == [{"url": named or "."}]
@@ -115,9 +113,7 @@ def test_a_proxy_may_name_its_prefix(client: httpx.Client, prefix: str | None, n
     assert refused["type"] == f"{named}/docs#unknown-route"
 
 
-def test_the_document_states_the_bounds_at_work(
-    make_application: Callable[..., Any], small_searcher: Searcher
-) -> None:
+def test_the_document_states_the_bounds_at_work(make_application, small_searcher):
     limits = Limits(max_query_chars=7, max_top_k=5, max_batch_queries=3, max_embeddings=4)
     document = make_application(small_searcher, limits).ask("GET", "/openapi.json").json()
     schemas = document["components"]["schemas"]
@@ -137,7 +133,7 @@ def test_the_document_states_the_bounds_at_work(
     assert parameters["top_k"]["schema"]["maximum"] == 5
 
 
-def test_a_filter_is_an_object_in_a_body_and_json_in_a_link(document: dict[str, Any]) -> None:
+def test_a_filter_is_an_object_in_a_body_and_json_in_a_link(document):
     for name in ("SearchRequest", "BatchRequest"):
         chosen = document["components"]["schemas"][name]["properties"]["filter"]
         assert [kind["type"] for kind in chosen["anyOf"]] == ["object", "null"]
@@ -159,9 +155,7 @@ def is_searchable(text: str) -> bool:
     return True
 
 
-def test_the_schema_s_pattern_of_a_query_accepts_the_same_texts_as_the_searcher(
-    document: dict[str, Any],
-) -> None:
+def test_the_schema_s_pattern_of_a_query_accepts_the_same_texts_as_the_searcher(document):
     pattern = re.compile(
         document["components"]["schemas"]["SearchRequest"]["properties"]["query"]["pattern"]
     )
@@ -170,9 +164,7 @@ def test_the_schema_s_pattern_of_a_query_accepts_the_same_texts_as_the_searcher(
         assert bool(pattern.search(text)) == is_searchable(text), ascii(text)
 
 
-def test_the_openapi_document_names_the_key_of_each_route(
-    make_application: Callable[..., Any], small_searcher: Searcher
-) -> None:
+def test_the_openapi_document_names_the_key_of_each_route(make_application, small_searcher):
     search, admin = (
         ApiKey(["key"], variable=f"SWIFTLET_{who}_KEYS") for who in ("SEARCH", "ADMIN")
     )
@@ -196,9 +188,7 @@ def test_the_openapi_document_names_the_key_of_each_route(
     assert page.count("Needs a key, one of SWIFTLET_SEARCH_KEYS.") == len(SEARCHING)
 
 
-def test_the_page_of_the_document_needs_no_other_host(
-    client: httpx.Client, document: dict[str, Any]
-) -> None:
+def test_the_page_of_the_document_needs_no_other_host(client, document):
     page = client.get("/docs")
     assert page.headers["content-type"].startswith("text/html")
     assert "default-src 'none'" in page.headers["content-security-policy"]
@@ -209,9 +199,7 @@ def test_the_page_of_the_document_needs_no_other_host(
             assert f"{method.upper()} {path}" in page.text
 
 
-def test_every_form_begins_with_a_body_that_its_route_takes(
-    client: httpx.Client, document: dict[str, Any]
-) -> None:
+def test_every_form_begins_with_a_body_that_its_route_takes(client, document):
     schemas = {
         path: operation["requestBody"]["content"]["application/json"]["schema"]
         for path, methods in document["paths"].items()
@@ -224,7 +212,7 @@ def test_every_form_begins_with_a_body_that_its_route_takes(
         jsonschema.validate(body, {**schemas[path], "components": document["components"]})
 
 
-def test_the_type_of_every_problem_leads_to_its_place_on_the_page(client: httpx.Client) -> None:
+def test_the_type_of_every_problem_leads_to_its_place_on_the_page(client):
     page = client.get("/docs").text
     for kind in PROBLEMS.values():
         assert page.count(f'id="{kind.name}"') == 1

@@ -3,8 +3,6 @@
 The document encoder is small and has random weights; the query encoder is the one that ships.
 """
 
-from pathlib import Path
-
 import pytest
 
 import swiftlet
@@ -31,9 +29,7 @@ SETTINGS = {
 
 
 @pytest.mark.check
-def test_a_pair_with_two_tokenizers_is_trained_exported_and_served(
-    checkpoints: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_pair_with_two_tokenizers_is_trained_exported_and_served(checkpoints, tmp_path):
     collection = write_collection(tmp_path / "collection")
     run(
         recipe(collection, DEFAULT_QUERY_ENCODER, checkpoints["roberta"], **SETTINGS),

@@ -1,15 +1,14 @@
 """The search page over files: Markdown and tables, originals, weak hits, progress; in Chromium."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
-from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from swiftlet.corpora.files.code import LANGUAGES
 from swiftlet.encoders import DEFAULT_ENCODER, LOOKUP_QUERY_ENCODER
@@ -19,8 +18,6 @@ from tests.service.conftest import Server, running
 from tests.service.test_page import found, links, open_page  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.check
-
-OpenPage = Callable[..., Page]
 
 MARKDOWN = """# Ovens 🔥
 
@@ -47,7 +44,7 @@ OTHERS = (
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def folder(tmp_path_factory) -> Iterator[Server]:
     """A service over a folder with a Markdown file and plain ones, with their originals."""
     root = tmp_path_factory.mktemp("page-files")
     (root / "files").mkdir()
@@ -71,9 +68,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def test_markdown_is_drawn_as_elements_and_its_markup_as_text(
-    open_page: OpenPage,  # noqa: F811
-    folder: Server,
-) -> None:
+    open_page,  # noqa: F811
+    folder,
+):
     page = open_page(found("degrees of rye bread in the oven"), url=folder.url)
     hit = page.locator(".hit").first
     expect(hit.locator(".passage h3")).to_have_count(0)  # only titles of hits are headings
@@ -100,9 +97,9 @@ def test_markdown_is_drawn_as_elements_and_its_markup_as_text(
 
 
 def test_one_of_several_times_is_chosen_since_which_files_were_modified(
-    open_page: OpenPage,  # noqa: F811
-    folder: Server,
-) -> None:
+    open_page,  # noqa: F811
+    folder,
+):
     page = open_page(found("degrees of rye bread in the oven"), url=folder.url)
     modified = page.get_by_role("group", name="modified")
     modified.get_by_role("checkbox", name="past month").check()
@@ -122,11 +119,11 @@ def test_one_of_several_times_is_chosen_since_which_files_were_modified(
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 360)])
 def test_markdown_and_weak_hits_are_accessible(
-    open_page: OpenPage,  # noqa: F811
-    folder: Server,
-    scheme: str,
-    width: int,
-) -> None:
+    open_page,  # noqa: F811
+    folder,
+    scheme,
+    width,
+):
     address = found("degrees of rye bread in the oven")
     page = open_page(address, url=folder.url, color_scheme=scheme, width=width)
     expect(page.locator(".weaker")).to_have_text("Weaker matches")
@@ -140,9 +137,9 @@ def test_markdown_and_weak_hits_are_accessible(
 
 
 def test_the_original_is_opened_as_text_at_the_passage(
-    open_page: OpenPage,  # noqa: F811
-    folder: Server,
-) -> None:
+    open_page,  # noqa: F811
+    folder,
+):
     page = open_page(found("degrees of rye bread in the oven"), url=folder.url)
     links(page).first.click()
     original = page.get_by_role("link", name="Original file")
@@ -154,9 +151,9 @@ def test_the_original_is_opened_as_text_at_the_passage(
 
 
 def test_hits_below_what_random_words_reach_stand_below_a_line(
-    open_page: OpenPage,  # noqa: F811
-    folder: Server,
-) -> None:
+    open_page,  # noqa: F811
+    folder,
+):
     with folder.client() as client:
         line = client.get("/weak").json()["weak_below"]["hybrid"]
         asked = {"query": "tides", "top_k": 10}
@@ -173,9 +170,9 @@ def test_hits_below_what_random_words_reach_stand_below_a_line(
 
 
 def test_the_page_says_how_far_an_index_is_until_it_is_final(
-    open_page: OpenPage,  # noqa: F811
-    folder: Server,
-) -> None:
+    open_page,  # noqa: F811
+    folder,
+):
     states = [{"passages": 1200, "of": 10000}, {"passages": 9000, "of": 10000}, None]
 
     def info(route):  # type: ignore[no-untyped-def]
@@ -192,9 +189,9 @@ def test_the_page_says_how_far_an_index_is_until_it_is_final(
 
 
 def test_a_boost_is_shown_beside_the_score(
-    open_page: OpenPage,  # noqa: F811
-    folder: Server,
-) -> None:
+    open_page,  # noqa: F811
+    folder,
+):
     def boosted(route):  # type: ignore[no-untyped-def]
         found_hits = route.fetch().json()
         found_hits["hits"][0] |= {"score": 0.5, "boosted_score": 0.6}
@@ -205,9 +202,9 @@ def test_a_boost_is_shown_beside_the_score(
 
 
 def test_source_code_keeps_its_lines_and_indentation(
-    open_page: OpenPage,  # noqa: F811
-    tmp_path: Path,
-) -> None:
+    open_page,  # noqa: F811
+    tmp_path,
+):
     code = "def heat(oven):\n    if oven.cold:\n\n        oven.fire = 'birch'\n    return oven\n"
     documents = [
         Document("a.py", f"{code}\n\n{'# ash ' * 90}", "", {"path": "a.py", "kind": "python"})
@@ -226,7 +223,7 @@ def test_source_code_keeps_its_lines_and_indentation(
         assert "\n        oven.fire = 'birch'\n" in page.locator("#document-text").inner_text()
 
 
-def test_the_page_knows_every_kind_of_source_code() -> None:
+def test_the_page_knows_every_kind_of_source_code():
     script = files("service").joinpath("page", "text.js").read_text("utf-8")
     listed = script.partition("SOURCES = new Set(")[2].partition(".split")[0]
     kinds = " ".join(re.findall(r'"([^"]*)"', listed)).split()

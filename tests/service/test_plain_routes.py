@@ -1,17 +1,13 @@
 """Routes written by FastAPI's manual alone, with no field of the service's own models."""
 
-from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
-import httpx
 import pytest
 from fastapi import Header, HTTPException, Path, Query
 from fastapi.testclient import TestClient
 from pydantic import BaseModel
 from starlette.applications import Starlette
 from starlette.routing import Mount
-
-from swiftlet.search.searcher import Searcher
 
 MEDIA_TYPE = "application/json"
 
@@ -22,7 +18,7 @@ class Item(BaseModel):
 
 
 @pytest.fixture
-def client(make_application: Callable[..., Any], small_searcher: Searcher) -> TestClient:
+def client(make_application, small_searcher) -> TestClient:
     app = make_application(small_searcher).app
 
     @app.get("/items/{number}")
@@ -48,7 +44,7 @@ def client(make_application: Callable[..., Any], small_searcher: Searcher) -> Te
     return TestClient(app)
 
 
-def test_they_answer_and_are_documented(client: TestClient) -> None:
+def test_they_answer_and_are_documented(client):
     with client:
         assert client.get("/items/3?least=2").json() == {"number": 3, "least": 2, "mark": 0}
         assert client.post("/items", json={"name": "a"}).json() == {"name": "a", "count": 0}
@@ -78,9 +74,7 @@ def test_they_answer_and_are_documented(client: TestClient) -> None:
         ),
     ],
 )
-def test_a_bad_value_is_a_problem_that_names_its_field(
-    client: TestClient, ask: Callable[[TestClient], httpx.Response], status: int, detail: str
-) -> None:
+def test_a_bad_value_is_a_problem_that_names_its_field(client, ask, status, detail):
     answer = ask(client)
     assert answer.status_code == status
     assert answer.headers["content-type"] == "application/problem+json"
@@ -88,18 +82,14 @@ def test_a_bad_value_is_a_problem_that_names_its_field(
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 405, 409, 418, 500, 503])
-def test_an_http_exception_keeps_its_status_detail_and_headers(
-    client: TestClient, status: int
-) -> None:
+def test_an_http_exception_keeps_its_status_detail_and_headers(client, status):
     answer = client.get(f"/refused/{status}")
     assert answer.status_code == answer.json()["status"] == status
     assert answer.json()["detail"] == "there is no such thing"
     assert answer.headers["x-reason"] == "none"
 
 
-def test_it_can_be_mounted_below_a_path(
-    make_application: Callable[..., Any], small_searcher: Searcher
-) -> None:
+def test_it_can_be_mounted_below_a_path(make_application, small_searcher):
     client = TestClient(Starlette(routes=[Mount("/below", make_application(small_searcher).app)]))
     for path in ("", "docs", "openapi.json", "search?q=bread", "page/page.js"):
         assert client.get(f"/below/{path}").status_code == 200

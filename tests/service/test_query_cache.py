@@ -1,6 +1,5 @@
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +19,7 @@ def numbers(first: float) -> Embeddings:
     return np.array([first, 0], dtype=np.float32)
 
 
-def test_the_least_recently_used_goes_first() -> None:
+def test_the_least_recently_used_goes_first():
     cache = QueryCache(3 * ENTRY)
     for position, name in enumerate("abc"):
         cache.put(name, numbers(position))
@@ -29,7 +28,7 @@ def test_the_least_recently_used_goes_first() -> None:
     assert [name for name in "abcd" if cache.get(name) is not None] == ["a", "c", "d"]
 
 
-def test_the_cache_never_exceeds_its_bytes() -> None:
+def test_the_cache_never_exceeds_its_bytes():
     cache = QueryCache(10 * ENTRY)
     for position in range(100):
         cache.put("x" * (position % 7) + str(position), numbers(position))
@@ -40,14 +39,14 @@ def test_the_cache_never_exceeds_its_bytes() -> None:
     assert cache.get("z") is not None
 
 
-def test_cached_embeddings_are_read_only() -> None:
+def test_cached_embeddings_are_read_only():
     cache = QueryCache(1000)
     cache.put("a", numbers(1))
     with pytest.raises(ValueError, match="read-only"):
         cache.get("a")[0] = 2
 
 
-def test_many_threads_may_use_it_at_once() -> None:
+def test_many_threads_may_use_it_at_once():
     cache = QueryCache(5 * ENTRY)
 
     def use(seed: int) -> bool:
@@ -73,13 +72,13 @@ class CountingEncoder(OnnxEncoder):
 
 
 @pytest.fixture
-def counting_searcher(small_searcher: Searcher) -> Searcher:
+def counting_searcher(small_searcher) -> Searcher:
     return with_encoder(small_searcher, CountingEncoder.load(DEFAULT_ENCODER, verify=False))
 
 
 def test_a_query_that_comes_again_is_not_encoded_again_and_has_the_same_answer(
-    make_application: Callable[..., Any], counting_searcher: Searcher
-) -> None:
+    make_application, counting_searcher
+):
     application = make_application(counting_searcher, cache_bytes=100_000)
     answers = [
         application.ask("POST", "/search", json={"query": query})
@@ -96,8 +95,8 @@ def test_a_query_that_comes_again_is_not_encoded_again_and_has_the_same_answer(
 
 
 def test_a_lexical_search_neither_encodes_nor_looks_into_the_cache(
-    make_application: Callable[..., Any], small_searcher: Searcher
-) -> None:
+    make_application, small_searcher
+):
     application = make_application(small_searcher, cache_bytes=100_000)
     assert application.ask("GET", "/search?q=bread&mode=lexical").json()["hits"]
     text = application.ask("GET", "/metrics").text
@@ -106,9 +105,7 @@ def test_a_lexical_search_neither_encodes_nor_looks_into_the_cache(
     assert 'swiftlet_stage_seconds_count{stage="lexical"} 1.0' in text
 
 
-def test_without_a_cache_each_query_is_encoded(
-    make_application: Callable[..., Any], counting_searcher: Searcher
-) -> None:
+def test_without_a_cache_each_query_is_encoded(make_application, counting_searcher):
     application = make_application(counting_searcher, cache_bytes=0)
     for _ in range(3):
         application.ask("GET", "/search?q=bread")
@@ -117,8 +114,8 @@ def test_without_a_cache_each_query_is_encoded(
 
 
 def test_no_embedding_outlives_the_searcher_that_it_was_made_for(
-    make_application: Callable[..., Any], counting_searcher: Searcher
-) -> None:
+    make_application, counting_searcher
+):
     application = make_application(counting_searcher, cache_bytes=100_000)
     application.ask("GET", "/search?q=bread")
     application.state.publish(counting_searcher)

@@ -5,10 +5,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-import httpx
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import expect
 from prometheus_client import CollectorRegistry
 
 from service.live.query_log import QueryLog
@@ -26,12 +25,12 @@ def read(folder: Path) -> list[LoggedSearch]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory) -> Path:
     return tmp_path_factory.mktemp("query-log") / "log"
 
 
 @pytest.fixture(scope="module")
-def keeper(small_index: Path, folder: Path) -> Iterator[Server]:
+def keeper(small_index, folder) -> Iterator[Server]:
     with running(small_index, query_log=folder, admin_keys=KEY) as server:
         yield server
 
@@ -43,9 +42,7 @@ def logged(keeper: Server, folder: Path, query: str, **further: Any) -> LoggedSe
     return wait_until(lambda: next((each for each in read(folder) if each.query == query), None))
 
 
-def test_a_search_is_logged_with_its_hits_its_fields_and_its_stages(
-    keeper: Server, folder: Path
-) -> None:
+def test_a_search_is_logged_with_its_hits_its_fields_and_its_stages(keeper, folder):
     body = {"query": "where is lava?", "filter": {"topic": "volcanoes"}, "top_k": 2}
     with keeper.client() as client:
         answer = client.post("/search", json=body, headers={"X-Request-Id": "the-search"})
@@ -64,14 +61,12 @@ def test_a_search_is_logged_with_its_hits_its_fields_and_its_stages(
     assert entry.is_plain
 
 
-def test_scores_by_another_weight_or_fusion_are_marked(keeper: Server, folder: Path) -> None:
+def test_scores_by_another_weight_or_fusion_are_marked(keeper, folder):
     assert not logged(keeper, folder, "by ranks", fusion="rrf").is_plain
     assert not logged(keeper, folder, "by a weight", weight=0.25).is_plain
 
 
-def test_searches_of_one_client_have_one_session_and_no_address(
-    keeper: Server, folder: Path
-) -> None:
+def test_searches_of_one_client_have_one_session_and_no_address(keeper, folder):
     entries = [logged(keeper, folder, query) for query in ("first of two", "second of two")]
     with keeper.client() as client:
         client.get("/search?q=of another client", headers={"X-Forwarded-For": "10.0.0.7"})
@@ -87,7 +82,7 @@ def test_searches_of_one_client_have_one_session_and_no_address(
     assert "127.0.0.1" not in written
 
 
-def test_addresses_and_long_numbers_are_cut_out(keeper: Server, folder: Path) -> None:
+def test_addresses_and_long_numbers_are_cut_out(keeper, folder):
     with keeper.client() as client:
         client.post("/search", json={"query": "mail of ann@example.org or +49 151 23456789, 2024"})
     assert (
@@ -98,7 +93,7 @@ def test_addresses_and_long_numbers_are_cut_out(keeper: Server, folder: Path) ->
     )
 
 
-def test_a_click_is_noted_by_the_id_of_the_search(keeper: Server, folder: Path) -> None:
+def test_a_click_is_noted_by_the_id_of_the_search(keeper, folder):
     with keeper.client() as client:
         answer = client.post("/search", json={"query": "lava"})
         click = {
@@ -117,16 +112,14 @@ def test_a_click_is_noted_by_the_id_of_the_search(keeper: Server, folder: Path) 
     "body", [{}, {"request_id": "a"}, {"request_id": "", "document_id": "a"},
              {"request_id": "a", "document_id": "x" * 10_000}]
 )  # fmt: skip
-def test_a_click_without_what_it_needs_is_refused(keeper: Server, body: object) -> None:
+def test_a_click_without_what_it_needs_is_refused(keeper, body):
     with keeper.client() as client:
         answer = client.post("/feedback", json=body)
     assert answer.status_code == 422
     assert answer.json()["detail"]
 
 
-def test_the_report_needs_the_admin_key_and_names_what_was_searched(
-    keeper: Server, folder: Path
-) -> None:
+def test_the_report_needs_the_admin_key_and_names_what_was_searched(keeper, folder):
     logged(keeper, folder, "what is reported")
     with keeper.client() as client:
         assert client.get("/insight/report").status_code == 401
@@ -138,9 +131,7 @@ def test_the_report_needs_the_admin_key_and_names_what_was_searched(
     assert keeper.value('swiftlet_query_log_entries_total{outcome="written"}') > 0
 
 
-def test_without_a_folder_nothing_is_logged_and_no_click_is_taken(
-    client: httpx.Client,
-) -> None:
+def test_without_a_folder_nothing_is_logged_and_no_click_is_taken(client):
     click = {"request_id": "a", "document_id": "b"}
     assert client.post("/feedback", json=click).status_code == 404
     assert not client.get("/info").json()["feedback"]
@@ -152,7 +143,7 @@ def registry() -> CollectorRegistry:
 
 
 @pytest.fixture
-def make_log(tmp_path: Path, registry: CollectorRegistry) -> Callable[..., QueryLog]:
+def make_log(tmp_path, registry) -> Callable[..., QueryLog]:
     def make(**options: Any) -> QueryLog:
         writer = LogWriter(tmp_path, most_bytes=2**20, days=30)
         return QueryLog(writer, registry, secret=b"secret", **options)
@@ -165,12 +156,8 @@ def click(log: QueryLog, number: int) -> None:
 
 
 def test_what_the_disk_refuses_is_dropped_with_one_warning_until_it_can_be_written(
-    make_log: Callable[..., QueryLog],
-    registry: CollectorRegistry,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+    make_log, registry, tmp_path, monkeypatch, caplog
+):
     caplog.set_level(logging.INFO)
     log, append = make_log(), LogWriter.append
     is_full = True
@@ -194,9 +181,7 @@ def test_what_the_disk_refuses_is_dropped_with_one_warning_until_it_can_be_writt
     assert [each.id for each in Log(tmp_path).clicks()] == ["search 3"]
 
 
-def test_what_waits_is_written_at_the_end(
-    make_log: Callable[..., QueryLog], tmp_path: Path
-) -> None:
+def test_what_waits_is_written_at_the_end(make_log, tmp_path):
     log = make_log()
     for number in range(1_000):
         click(log, number)
@@ -204,9 +189,7 @@ def test_what_waits_is_written_at_the_end(
     assert len([*Log(tmp_path).clicks()]) == 1_000
 
 
-def test_hashed_queries_are_the_same_for_the_same_query_and_key_alone(
-    small_index: Path, tmp_path: Path
-) -> None:
+def test_hashed_queries_are_the_same_for_the_same_query_and_key_alone(small_index, tmp_path):
     with running(small_index, query_log=tmp_path, query_log_key="k") as server:
         with server.client() as client:
             for query in ("Rain ", "rain", "snow"):
@@ -217,9 +200,7 @@ def test_hashed_queries_are_the_same_for_the_same_query_and_key_alone(
 
 
 @pytest.mark.check
-def test_the_page_reports_what_was_opened_and_shows_the_report(
-    keeper: Server, folder: Path, browser: Browser
-) -> None:
+def test_the_page_reports_what_was_opened_and_shows_the_report(keeper, folder, browser):
     expect.set_options(timeout=WAIT_MS)
     page = browser.new_page(base_url=keeper.url)
     page.set_default_timeout(WAIT_MS)

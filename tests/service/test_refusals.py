@@ -1,9 +1,8 @@
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from itertools import count
-from typing import Any
 
 import httpx
 import pytest
@@ -23,7 +22,7 @@ from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.errors import CorruptIndexError, StorageError, UnknownDocumentError
 from swiftlet.search.searcher import Searcher
 from swiftlet.types import Embeddings
-from tests.service.attacker import Attacker, is_refused
+from tests.service.attacker import is_refused
 from tests.service.conftest import with_encoder
 
 TEXTS = "a list of 1 to 64 texts is expected"
@@ -113,9 +112,7 @@ def check(answer: httpx.Response, status: int, field: str | None, sentence: str)
     ],
     ids=lambda value: ascii(value)[:30],
 )
-def test_a_bad_value_of_a_search_is_refused_in_one_sentence(
-    attacker: Attacker, field: str, value: str, sentence: str
-) -> None:
+def test_a_bad_value_of_a_search_is_refused_in_one_sentence(attacker, field, value, sentence):
     start = "" if field == "query" else '"query":"a",'
     attacker.refused("/search", f'{{{start}"{field}":{value}}}', 422, field, sentence)
 
@@ -176,9 +173,7 @@ def test_a_bad_value_of_a_search_is_refused_in_one_sentence(
     ],
     ids=lambda value: ascii(value)[:30],
 )  # fmt: skip
-def test_a_bad_body_is_refused_in_one_sentence(
-    attacker: Attacker, route: str, body: str, status: int, field: str | None, sentence: str
-) -> None:
+def test_a_bad_body_is_refused_in_one_sentence(attacker, route, body, status, field, sentence):
     attacker.refused(route, body, status, field, sentence)
 
 
@@ -225,9 +220,7 @@ def test_a_bad_body_is_refused_in_one_sentence(
     ],
     ids=lambda value: ascii(value)[:30],
 )
-def test_a_bad_link_is_refused_in_one_sentence(
-    attacker: Attacker, path: str, field: str | None, sentence: str
-) -> None:
+def test_a_bad_link_is_refused_in_one_sentence(attacker, path, field, sentence):
     answer = attacker.send("GET", path)
     attacker.documented(path.partition("?")[0], "get", answer)
     is_refused(answer, 422, field, sentence)
@@ -242,9 +235,7 @@ def test_a_bad_link_is_refused_in_one_sentence(
     ],
     ids=lambda number: number[:20],
 )
-def test_a_number_out_of_all_range_names_its_field(
-    attacker: Attacker, field: str, number: str
-) -> None:
+def test_a_number_out_of_all_range_names_its_field(attacker, field, number):
     for route, start in (("/search", '"query":"a"'), ("/search/batch", '"queries":["a"]')):
         attacker.refused(route, f'{{{start},"{field}":{number}}}', 422, field, f"{field} is")
     by_link = attacker.send("GET", f"/search?q=a&{field}={number}")
@@ -253,17 +244,13 @@ def test_a_number_out_of_all_range_names_its_field(
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "lexical"])
-def test_a_mode_that_the_index_does_not_have_is_refused(
-    make_application: Callable[..., Any], small_searcher: Searcher, mode: str
-) -> None:
+def test_a_mode_that_the_index_does_not_have_is_refused(make_application, small_searcher, mode):
     without_words = with_encoder(small_searcher, small_searcher.encoder)
     answer = make_application(without_words).ask("GET", f"/search?q=bread&mode={mode}")
     check(answer, 422, "mode", f'mode is "{mode}", but the index has no words; "dense" is expect')
 
 
-def test_limits_are_those_of_the_settings(
-    make_application: Callable[..., Any], small_searcher: Searcher
-) -> None:
+def test_limits_are_those_of_the_settings(make_application, small_searcher):
     limits = Limits(max_query_chars=5, max_top_k=3, max_batch_queries=1, max_body_bytes=40)
     ask = make_application(small_searcher, limits).ask
     assert len(ask("GET", "/search?q=12345").json()["hits"]) == 3
@@ -279,7 +266,7 @@ def test_limits_are_those_of_the_settings(
 @pytest.mark.parametrize(
     "length_header", [b"Content-Length: 999999999", b"Transfer-Encoding: chunked"]
 )
-def test_a_large_body_is_refused_before_it_has_come(server: Any, length_header: bytes) -> None:
+def test_a_large_body_is_refused_before_it_has_come(server, length_header):
     with server.connect() as connection:
         connection.sendall(b"POST /search HTTP/1.1\r\nHost: a\r\n" + length_header + b"\r\n\r\n")
         if b"chunked" in length_header:
@@ -288,9 +275,7 @@ def test_a_large_body_is_refused_before_it_has_come(server: Any, length_header: 
         assert connection.recv(1000).startswith(b"HTTP/1.1 413 ")
 
 
-def test_a_body_that_arrives_too_slowly_is_refused_and_delays_no_other_request(
-    start_server: Callable[..., Any],
-) -> None:
+def test_a_body_that_arrives_too_slowly_is_refused_and_delays_no_other_request(start_server):
     server = start_server(threads=1, body_timeout_ms=1000)
     slow = b"POST /search/batch HTTP/1.1\r\nHost: a\r\nContent-Length: 4000000\r\n\r\n"
     with ExitStack() as stack, server.client() as client:
@@ -313,9 +298,7 @@ def test_a_body_that_arrives_too_slowly_is_refused_and_delays_no_other_request(
     assert server.value('swiftlet_rejected_total{reason="body-timeout"}') == 20
 
 
-def test_a_connection_without_a_request_in_time_is_closed(
-    start_server: Callable[..., Any],
-) -> None:
+def test_a_connection_without_a_request_in_time_is_closed(start_server):
     server = start_server(threads=1, body_timeout_ms=1000)
     with ExitStack() as stack:
         silent, unfinished, dribbling, empty = (
@@ -347,7 +330,7 @@ class FailingEncoder(OnnxEncoder):
 
 
 @pytest.fixture
-def failing_searcher(small_searcher: Searcher) -> Searcher:
+def failing_searcher(small_searcher) -> Searcher:
     return with_encoder(small_searcher, FailingEncoder.load(DEFAULT_ENCODER, verify=False))
 
 
@@ -356,12 +339,8 @@ def failing_searcher(small_searcher: Searcher) -> Searcher:
 )
 @pytest.mark.parametrize("body", [{"query": "mine"}, {"queries": ["mine", "mine"]}])
 def test_after_an_unexpected_failure_the_client_gets_the_request_id_and_the_log_the_cause(
-    make_application: Callable[..., Any],
-    failing_searcher: Searcher,
-    failure: Exception,
-    body: dict[str, object],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+    make_application, failing_searcher, failure, body, caplog
+):
     failing_searcher.encoder.failure = failure
     path = "/search" if "query" in body else "/search/batch"
     with caplog.at_level(logging.INFO):
@@ -383,15 +362,13 @@ def test_after_an_unexpected_failure_the_client_gets_the_request_id_and_the_log_
         (UnknownDocumentError("/srv/a/b"), "no document has the id '/srv/a/b'"),
     ],
 )
-def test_folders_of_the_service_are_in_the_log_only(
-    error: Exception, sentence: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_folders_of_the_service_are_in_the_log_only(error, sentence, caplog):
     answer = problem_response(error, RequestContext("the-id", 0.0))
     assert json.loads(answer.body)["detail"] == sentence
     assert ("the-id was refused: " + str(error) in caplog.text) == (str(error) != sentence)
 
 
-def test_every_error_of_a_request_has_one_status() -> None:
+def test_every_error_of_a_request_has_one_status():
     assert kind_of(CorruptIndexError("x")).status == kind_of(ValueError("x")).status == 500
     names = {(kind.name, kind.status) for kind in PROBLEMS.values()}
     assert len(dict(names)) == len(names)

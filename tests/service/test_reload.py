@@ -33,7 +33,7 @@ BEARER = {"Authorization": f"Bearer {KEY}"}
 
 
 @pytest.fixture(scope="module")
-def other_index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def other_index(tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("other") / "index"
     texts = {"tea": "Leaves in hot water.", "ski": "Down a slope on boards.", "tax": "For a state."}
     documents = [Document(name, text, name) for name, text in texts.items()]
@@ -86,12 +86,12 @@ class Versions:
 
 
 @pytest.fixture
-def versions(tmp_path: Path, small_index: Path) -> Versions:
+def versions(tmp_path, small_index) -> Versions:
     return Versions(tmp_path, small_index)
 
 
 @pytest.fixture
-def application(make_application: Callable[..., Any], versions: Versions) -> Any:
+def application(make_application, versions) -> Any:
     load = partial(open_searcher, versions.settings())
     lock = ApiKey([KEY], variable="SWIFTLET_ADMIN_KEYS")
     return make_application(load(), load=load, admin_key=lock)
@@ -107,9 +107,7 @@ def outcomes(metrics: str) -> dict[str, float]:
     return {name.strip('"}'): float(value) for name, value in (line.split() for line in lines)}
 
 
-def test_a_reload_follows_a_changed_link(
-    application: Any, versions: Versions, other_index: Path
-) -> None:
+def test_a_reload_follows_a_changed_link(application, versions, other_index):
     def titles(query: str) -> list[str]:
         found = application.ask("GET", f"/suggest?q={query}").json()["suggestions"]
         return [each["title"] for each in found]
@@ -129,9 +127,7 @@ def test_a_reload_follows_a_changed_link(
     assert f'fingerprint="{found["index"]}"' in metrics
 
 
-def test_a_reload_takes_the_query_encoder_that_the_index_has_then(
-    versions: Versions, small_index: Path
-) -> None:
+def test_a_reload_takes_the_query_encoder_that_the_index_has_then(versions, small_index):
     settings = Settings(index=versions.current, threads=2)
     for prepare, expected in (
         (lambda index: put_query_encoder(LOOKUP_QUERY_ENCODER, index, {}), LOOKUP_QUERY_ENCODER),
@@ -144,12 +140,8 @@ def test_a_reload_takes_the_query_encoder_that_the_index_has_then(
 
 @pytest.mark.parametrize("breakage", BROKEN, ids=lambda breakage: breakage.__name__)
 def test_a_broken_artefact_is_refused_and_the_old_index_stays_in_use(
-    application: Any,
-    versions: Versions,
-    other_index: Path,
-    breakage: Callable[[Path], object],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+    application, versions, other_index, breakage, caplog
+):
     before = application.ask("GET", "/search?q=bread").content
     version = versions.publish(other_index, breakage)
     answer = reload(application)
@@ -171,8 +163,8 @@ def test_a_broken_artefact_is_refused_and_the_old_index_stays_in_use(
 
 
 def test_a_reload_with_an_unforeseen_error_is_answered_500(
-    make_application: Callable[..., Any], small_searcher: Searcher, caplog: pytest.LogCaptureFixture
-) -> None:
+    make_application, small_searcher, caplog
+):
     def load() -> Searcher:
         raise MemoryError("no room")
 
@@ -185,9 +177,7 @@ def test_a_reload_with_an_unforeseen_error_is_answered_500(
     assert application.ask("GET", "/search?q=bread").status_code == 200
 
 
-def test_a_reload_that_never_ends_does_not_hold_up_the_end(
-    small_searcher: Searcher, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_reload_that_never_ends_does_not_hold_up_the_end(small_searcher, monkeypatch, caplog):
     monkeypatch.setattr("service.live.reload._SECONDS_UNTIL_GIVEN_UP", 0.1)
     begun, let_go = Event(), Event()
 
@@ -206,9 +196,7 @@ def test_a_reload_that_never_ends_does_not_hold_up_the_end(
     let_go.set()
 
 
-def test_after_an_unexpected_failure_the_next_reload_still_runs(
-    small_searcher: Searcher, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_after_an_unexpected_failure_the_next_reload_still_runs(small_searcher, caplog):
     # The loaded object is no searcher, so that only its publication fails.
     load: Any = lambda: None  # noqa: E731
     reloader = Reloader(ServiceState(small_searcher), load, CollectorRegistry())
@@ -221,8 +209,8 @@ def test_after_an_unexpected_failure_the_next_reload_still_runs(
 
 @pytest.mark.parametrize("times", [1, 3])
 def test_an_index_that_is_replaced_while_it_is_read_is_read_again_twice(
-    versions: Versions, other_index: Path, monkeypatch: pytest.MonkeyPatch, times: int
-) -> None:
+    versions, other_index, monkeypatch, times
+):
     first = versions.current.resolve()
     published = [other_index, first, other_index][:times]
     opened = Searcher.open
@@ -243,8 +231,8 @@ def test_an_index_that_is_replaced_while_it_is_read_is_read_again_twice(
 
 
 def test_the_old_index_is_freed_after_its_last_request_and_not_before(
-    application: Any, versions: Versions, other_index: Path
-) -> None:
+    application, versions, other_index
+):
     in_use = application.state.loaded
     given_back = Event()
     weakref.finalize(in_use.searcher, given_back.set)
@@ -263,14 +251,12 @@ def test_the_old_index_is_freed_after_its_last_request_and_not_before(
 
 
 @pytest.mark.parametrize(("body", "status"), [(b"", 200), (b"{}", 200), (b'{"index":"/x"}', 422)])
-def test_a_reload_takes_no_fields(application: Any, body: bytes, status: int) -> None:
+def test_a_reload_takes_no_fields(application, body, status):
     answer = application.ask("POST", "/admin/reload", headers=BEARER, content=body)
     assert answer.status_code == status
 
 
-def test_sighup_reloads_too(
-    start_server: Callable[..., Any], versions: Versions, other_index: Path
-) -> None:
+def test_sighup_reloads_too(start_server, versions, other_index):
     server = start_server(index=versions.current)
     with server.client() as client:
         for breakage, outcome in ((flip_a_byte, "corrupt_file"), (None, "loaded")):

@@ -21,9 +21,7 @@ def encoding() -> Iterator[EmbeddingsServer]:
 
 
 @pytest.fixture(scope="module")
-def service(
-    encoding: EmbeddingsServer, small_index: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Server]:
+def service(encoding, small_index, tmp_path_factory) -> Iterator[Server]:
     index = Path(shutil.copytree(small_index, tmp_path_factory.mktemp("remote") / "index"))
     with running(index, encoder=encoding.address, threads=1, timeout_ms=100_000) as service:
         yield service
@@ -33,7 +31,7 @@ def search(client: httpx.Client, query: str, **fields: object) -> httpx.Response
     return client.post("/search", json={"query": query, **fields})
 
 
-def test_queries_are_encoded_by_the_address(service: Server, encoding: EmbeddingsServer) -> None:
+def test_queries_are_encoded_by_the_address(service, encoding):
     with service.client() as client:
         answered = search(client, "who dances for honey?")
         assert answered.json()["hits"][0]["document_id"].startswith("bees")
@@ -43,9 +41,7 @@ def test_queries_are_encoded_by_the_address(service: Server, encoding: Embedding
         assert len(encoding.asked) == asked
 
 
-def test_a_server_that_is_slow_holds_up_no_event_loop(
-    service: Server, encoding: EmbeddingsServer
-) -> None:
+def test_a_server_that_is_slow_holds_up_no_event_loop(service, encoding):
     asked, go_on = len(encoding.asked), Event()
 
     def slow(handler: Handler) -> None:
@@ -64,9 +60,7 @@ def test_a_server_that_is_slow_holds_up_no_event_loop(
         assert late.result().status_code == 200
 
 
-def test_a_server_that_hangs_ends_a_search_at_its_deadline(
-    service: Server, encoding: EmbeddingsServer
-) -> None:
+def test_a_server_that_hangs_ends_a_search_at_its_deadline(service, encoding):
     with service.client() as client:
         encoding.faults = [hang]
         assert search(client, "a hanging query", timeout_ms=500).status_code == 504
@@ -74,9 +68,7 @@ def test_a_server_that_hangs_ends_a_search_at_its_deadline(
         assert search(client, "lava").status_code == 200
 
 
-def test_a_server_that_refuses_is_a_problem_of_its_own(
-    service: Server, encoding: EmbeddingsServer
-) -> None:
+def test_a_server_that_refuses_is_a_problem_of_its_own(service, encoding):
     with service.client() as client:
         encoding.faults = [answer(400, '{"error": "no such model"}')]
         problem = search(client, "a refused query")

@@ -4,7 +4,6 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,25 +27,23 @@ TEXTS = ["Volcanoes erupt when magma rises.", "Bread is baked.", "Bees dance for
 
 
 @pytest.fixture(scope="module")
-def reranker(reranker_directory: Path) -> OnnxReranker:
+def reranker(reranker_directory) -> OnnxReranker:
     return OnnxReranker.load(reranker_directory)
 
 
 @pytest.fixture
-def searcher(small_searcher: Searcher, reranker: OnnxReranker) -> Iterator[Searcher]:
+def searcher(small_searcher, reranker) -> Iterator[Searcher]:
     small_searcher.reranker = reranker
     yield small_searcher
     small_searcher.reranker = None
 
 
 @pytest.fixture
-def app(make_application: Make, searcher: Searcher) -> Application:
+def app(make_application, searcher) -> Application:
     return make_application(searcher)
 
 
-def test_a_search_has_the_rerankers_order_and_says_how_many(
-    app: Application, searcher: Searcher
-) -> None:
+def test_a_search_has_the_rerankers_order_and_says_how_many(app, searcher):
     asked = {"query": QUERY, "top_k": 6, "rerank": {"top_n": 4}}
     answer = app.ask("POST", "/search", json=asked)
     found = answer.json()
@@ -64,7 +61,7 @@ def test_a_search_has_the_rerankers_order_and_says_how_many(
     assert link["hits"] == found["hits"]
 
 
-def test_a_cursor_goes_on_in_the_reranked_order(app: Application, searcher: Searcher) -> None:
+def test_a_cursor_goes_on_in_the_reranked_order(app, searcher):
     asked: dict[str, Any] = {"query": QUERY, "top_k": 2, "rerank": {"top_n": 5}}
     first = app.ask("POST", "/search", json=asked).json()
     second = app.ask("POST", "/search", json={**asked, "cursor": first["next"]}).json()
@@ -74,9 +71,7 @@ def test_a_cursor_goes_on_in_the_reranked_order(app: Application, searcher: Sear
     assert "the cursor is of another search" in refused.json()["detail"]
 
 
-def test_a_search_whose_time_is_too_short_comes_without_the_reranker(
-    app: Application, searcher: Searcher, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_search_whose_time_is_too_short_comes_without_the_reranker(app, searcher, monkeypatch):
     monkeypatch.setattr(searcher.reranker, "seconds", 60.0)
     answer = app.ask("POST", "/search", json={"query": QUERY, "rerank": {"top_n": 4}})
     assert (answer.status_code, answer.headers["x-reranked"]) == (200, "0")
@@ -87,9 +82,7 @@ def test_a_search_whose_time_is_too_short_comes_without_the_reranker(
     assert all(hit["rerank_score"] is None for hit in found["hits"])
 
 
-def test_a_search_is_answered_if_a_pair_takes_longer_than_expected(
-    app: Application, searcher: Searcher, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_search_is_answered_if_a_pair_takes_longer_than_expected(app, searcher, monkeypatch):
     now = time.perf_counter()
 
     def slow(_query: str, _text: str) -> float:
@@ -105,7 +98,7 @@ def test_a_search_is_answered_if_a_pair_takes_longer_than_expected(
     assert (answer.status_code, answer.headers["x-reranked"]) == (200, "1")
 
 
-def test_documents_are_scored_as_by_cohere(app: Application, reranker: OnnxReranker) -> None:
+def test_documents_are_scored_as_by_cohere(app, reranker):
     scores = [reranker.score(QUERY, text) for text in TEXTS]
     best_first = sorted(range(3), key=lambda place: -scores[place])
     asked = {"model": "any", "query": QUERY, "documents": TEXTS, "top_n": 2}
@@ -121,7 +114,7 @@ def test_documents_are_scored_as_by_cohere(app: Application, reranker: OnnxReran
     assert [each["document"]["text"] for each in results] == [TEXTS[n] for n in best_first]
 
 
-def test_texts_are_scored_as_by_tei(app: Application, reranker: OnnxReranker) -> None:
+def test_texts_are_scored_as_by_tei(app, reranker):
     asked = {"query": QUERY, "texts": TEXTS, "raw_scores": True, "return_text": True}
     found = app.ask("POST", "/rerank", json={**asked, "truncate": True}).json()
     logits = [reranker.logit(QUERY, text) for text in TEXTS]
@@ -167,17 +160,13 @@ def test_texts_are_scored_as_by_tei(app: Application, reranker: OnnxReranker) ->
         ),
     ],
 )
-def test_bad_requests_are_refused(
-    path: str, body: dict[str, Any], sentence: str, make_application: Make, searcher: Searcher
-) -> None:
+def test_bad_requests_are_refused(path, body, sentence, make_application, searcher):
     answer = make_application(searcher, Limits(max_reranked=5)).ask("POST", path, json=body)
     assert answer.status_code == (413 if "has 6 entries" in sentence else 422)
     assert sentence in answer.json()["detail"]
 
 
-def test_a_service_without_a_reranker_says_so(
-    make_application: Make, small_searcher: Searcher
-) -> None:
+def test_a_service_without_a_reranker_says_so(make_application, small_searcher):
     app = make_application(small_searcher)
     for path, body, field in (
         ("/search", {"query": QUERY, "rerank": {"top_n": 2}}, "rerank"),
@@ -188,9 +177,7 @@ def test_a_service_without_a_reranker_says_so(
         assert "this service has no re-ranker" in answer.json()["detail"]
 
 
-def test_a_service_reranks_by_the_directory_that_is_set(
-    start_server: Any, reranker_directory: Path, searcher: Searcher
-) -> None:
+def test_a_service_reranks_by_the_directory_that_is_set(start_server, reranker_directory, searcher):
     server = start_server(reranker=reranker_directory)
     with server.client() as client:
         used = client.get("/info").json()["reranker"]
@@ -204,17 +191,15 @@ def test_a_service_reranks_by_the_directory_that_is_set(
 
 
 def test_a_reranker_that_changes_no_order_is_logged(
-    small_index: Path, reranker_directory: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+    small_index, reranker_directory, tmp_path, caplog
+):
     idle = shutil.copytree(reranker_directory, tmp_path / "idle")
     change_details(idle, {"weight": 0.0})
     open_searcher(Settings(index=small_index, reranker=idle)).close()
     assert f"the re-ranker {idle} has the weight 0: it takes time" in caplog.text
 
 
-def test_texts_are_scored_in_parts_if_the_queue_is_short(
-    make_application: Make, searcher: Searcher, reranker: OnnxReranker
-) -> None:
+def test_texts_are_scored_in_parts_if_the_queue_is_short(make_application, searcher, reranker):
     texts = [f"{text} {number}" for number in range(4) for text in TEXTS]
     app = make_application(searcher, max_queued=5)
     found = app.ask("POST", "/rerank", json={"query": QUERY, "texts": texts}).json()
@@ -223,9 +208,7 @@ def test_texts_are_scored_in_parts_if_the_queue_is_short(
     }
 
 
-def test_texts_that_take_too_long_end_at_the_deadline(
-    make_application: Make, searcher: Searcher
-) -> None:
+def test_texts_that_take_too_long_end_at_the_deadline(make_application, searcher):
     asked = {"query": QUERY, "texts": TEXTS * 30}
     app = make_application(searcher)
     assert app.ask("POST", "/rerank", json={**asked, "timeout_ms": 1}).status_code == 504

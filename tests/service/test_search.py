@@ -1,12 +1,9 @@
 import json
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import httpx
 import pytest
 
 from service.wire.answers import BatchAnswer, DocumentAnswer, FacetsAnswer, InfoAnswer, SearchAnswer
@@ -50,9 +47,7 @@ def plain(hits: list[Hit], marks: str | None = None) -> list[dict[str, object]]:
      {"filter": {"length": [1, 2]}, "offset": 2},
      {"filter": {"not": {"topic": {"prefix": "b"}}}, "mode": "lexical"}],
 )  # fmt: skip
-def test_every_way_of_asking_gives_the_searchers_own_hits(
-    client: httpx.Client, small_searcher: Searcher, query: str, options: dict[str, Any]
-) -> None:
+def test_every_way_of_asking_gives_the_searchers_own_hits(client, small_searcher, query, options):
     asked = {"top_k": 3, **options}
     hits = small_searcher.search(query, **asked).hits
     expected = plain(hits, options.get("highlight"))
@@ -69,7 +64,7 @@ def test_every_way_of_asking_gives_the_searchers_own_hits(
     assert batch["index"] == answer.json()["index"]
 
 
-def test_a_context_is_the_searchers_own(client: httpx.Client, small_searcher: Searcher) -> None:
+def test_a_context_is_the_searchers_own(client, small_searcher):
     asked = {"format": "context", "max_tokens": 300}
     expected = small_searcher.context(QUERIES[0], 300)
     answer = client.post("/search", json={"query": QUERIES[0], **asked})
@@ -87,9 +82,7 @@ def test_a_context_is_the_searchers_own(client: httpx.Client, small_searcher: Se
 
 
 @pytest.mark.parametrize("chosen", [None, {"length": {"gte": 8}, "topic": ["bees", "chess"]}])
-def test_facets_are_counted_by_the_searcher(
-    client: httpx.Client, small_searcher: Searcher, chosen: dict[str, Any] | None
-) -> None:
+def test_facets_are_counted_by_the_searcher(client, small_searcher, chosen):
     expected = small_searcher.facets(chosen)
     answer = client.get("/facets", params={"filter": json.dumps(chosen)} if chosen else {}).json()
     assert answer["facets"] == {
@@ -99,9 +92,7 @@ def test_facets_are_counted_by_the_searcher(
     assert answer["index"] == client.get("/search?q=x").json()["index"]
 
 
-def test_facets_have_all_digits_of_integers(
-    tmp_path: Path, make_application: Callable[..., Any]
-) -> None:
+def test_facets_have_all_digits_of_integers(tmp_path, make_application):
     numbers = [-(2**53) - 1, 2.5, 8, 2**53 + 1, 2**63 - 1]
     documents = [Document(f"{each}", "text", metadata={"number": each}) for each in numbers]
     build_index(documents, DEFAULT_ENCODER, tmp_path / "index", BuildSettings(facets=("number",)))
@@ -113,9 +104,7 @@ def test_facets_have_all_digits_of_integers(
     assert [each.value for each in read] == numbers
 
 
-def test_an_index_without_facets_has_none_to_count(
-    tmp_path: Path, make_application: Callable[..., Any]
-) -> None:
+def test_an_index_without_facets_has_none_to_count(tmp_path, make_application):
     build_index([Document("a", "text")], DEFAULT_ENCODER, tmp_path / "index")
     with Searcher.open(tmp_path / "index", DEFAULT_ENCODER) as searcher:
         ask = make_application(searcher).ask
@@ -126,7 +115,7 @@ def test_an_index_without_facets_has_none_to_count(
         assert refused["detail"] == "the filter names 'a', but no document has metadata"
 
 
-def test_leaving_out_the_text_leaves_out_nothing_else(client: httpx.Client) -> None:
+def test_leaving_out_the_text_leaves_out_nothing_else(client):
     asked = {"query": QUERIES[0], "top_k": 60}
     whole = client.post("/search", json=asked).json()
     bare = client.post("/search", json={**asked, "include_text": False}).json()
@@ -136,7 +125,7 @@ def test_leaving_out_the_text_leaves_out_nothing_else(client: httpx.Client) -> N
     assert by_link.json() == whole
 
 
-def test_answers_have_exactly_the_fields_of_their_schemas(client: httpx.Client) -> None:
+def test_answers_have_exactly_the_fields_of_their_schemas(client):
     answers = {
         SearchAnswer: client.post("/search", json={"query": "x"}),
         BatchAnswer: client.post("/search/batch", json={"queries": QUERIES}),
@@ -149,7 +138,7 @@ def test_answers_have_exactly_the_fields_of_their_schemas(client: httpx.Client) 
         assert read.model_dump(exclude_unset=True) == answer.json()
 
 
-def test_a_batch_answers_in_the_order_of_its_queries(client: httpx.Client) -> None:
+def test_a_batch_answers_in_the_order_of_its_queries(client):
     queries = [f"{query} {number}" for number in range(16) for query in QUERIES]
     batch = client.post("/search/batch", json={"queries": queries}).json()["results"]
     assert batch == [
@@ -157,7 +146,7 @@ def test_a_batch_answers_in_the_order_of_its_queries(client: httpx.Client) -> No
     ]
 
 
-def test_the_same_query_gives_the_same_bytes_under_load(client: httpx.Client) -> None:
+def test_the_same_query_gives_the_same_bytes_under_load(client):
     def ask(number: int) -> tuple[int, bytes]:
         which = number % len(QUERIES)
         if number % 10 == 9:
@@ -170,9 +159,7 @@ def test_the_same_query_gives_the_same_bytes_under_load(client: httpx.Client) ->
 
 
 @pytest.mark.parametrize("length", [1, 20])
-def test_a_stored_document_comes_back_whole(
-    client: httpx.Client, small_documents: list[Document], length: int
-) -> None:
+def test_a_stored_document_comes_back_whole(client, small_documents, length):
     document = next(d for d in small_documents if d.document_id == f"violin-{length}")
     assert client.get(f"/documents/{document.document_id}").json() == {
         "document_id": document.document_id,
@@ -182,9 +169,7 @@ def test_a_stored_document_comes_back_whole(
     }
 
 
-def test_any_id_and_any_metadata_are_returned_unchanged(
-    tmp_path: Path, make_application: Callable[..., object]
-) -> None:
+def test_any_id_and_any_metadata_are_returned_unchanged(tmp_path, make_application):
     ids = ["a/b//c d?é#%2F+", "/health/live", "ü" * 80, "x/"]
     metadata = {"nan": float("nan"), "big": 2**80, "deep": [{"é\u2028": None}]}
     documents = [Document(name, f"text of {name}", metadata=metadata) for name in ids]
@@ -201,9 +186,7 @@ def test_any_id_and_any_metadata_are_returned_unchanged(
     searcher.close()
 
 
-def test_info_describes_the_index_and_the_encoder_in_use(
-    client: httpx.Client, small_searcher: Searcher
-) -> None:
+def test_info_describes_the_index_and_the_encoder_in_use(client, small_searcher):
     info = client.get("/info").json()
     assert info["index"]["num_documents"] == 60
     assert info["index"]["num_passages"] == small_searcher.num_passages
@@ -219,9 +202,7 @@ def test_info_describes_the_index_and_the_encoder_in_use(
     assert small_searcher.index_manifest.fingerprint.startswith(info["index"]["fingerprint"])
 
 
-def test_a_search_is_continued_by_its_cursor_without_repeats_and_gaps(
-    client: httpx.Client,
-) -> None:
+def test_a_search_is_continued_by_its_cursor_without_repeats_and_gaps(client):
     asked: dict[str, Any] = {"query": "How do volcanoes erupt?", "top_k": 7}
     whole = client.post("/search", json=asked | {"top_k": 60}).json()["hits"]
     answer = client.post("/search", json=asked).json()
@@ -246,9 +227,7 @@ def test_a_search_is_continued_by_its_cursor_without_repeats_and_gaps(
         {"min_score": 0.0},
     ],
 )
-def test_a_cursor_continues_only_its_own_search(
-    client: httpx.Client, other: dict[str, Any]
-) -> None:
+def test_a_cursor_continues_only_its_own_search(client, other):
     asked: dict[str, Any] = {"query": "bread", "top_k": 3}
     cursor = client.post("/search", json=asked).json()["next"]
     asked["cursor"] = cursor
@@ -265,15 +244,13 @@ def test_a_cursor_continues_only_its_own_search(
 @pytest.mark.parametrize(
     ("plain", "idle"), [({"mode": "dense"}, {"weight": 0.3}), ({}, {"group_size": 5})]
 )
-def test_clients_may_send_values_without_an_effect(
-    client: httpx.Client, plain: dict[str, Any], idle: dict[str, Any]
-) -> None:
+def test_clients_may_send_values_without_an_effect(client, plain, idle):
     asked = {"query": "bread", **plain}
     expected = client.post("/search", json=asked).json()
     assert client.post("/search", json=asked | idle).json() == expected
 
 
-def test_groups_have_the_best_documents_of_each_value(client: httpx.Client) -> None:
+def test_groups_have_the_best_documents_of_each_value(client):
     asked = {"query": "How do volcanoes erupt?", "group_by": "topic", "group_size": 2, "top_k": 4}
     answer = client.post("/search", json=asked).json()
     whole = client.post("/search", json={"query": asked["query"], "top_k": 60}).json()["hits"]

@@ -5,17 +5,14 @@ import httpx
 import numpy as np
 import pytest
 
-from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.search.client import Client
-from tests.service.attacker import Attacker
-from tests.service.conftest import Server
 
 QUERIES = ["how is bread baked", "what makes the sea rise"]
 NUMBERS = json.dumps([0.5] * 384)
 
 
 @pytest.fixture(scope="module")
-def embeddings(shipped_encoder: OnnxEncoder) -> list[list[float]]:
+def embeddings(shipped_encoder) -> list[list[float]]:
     return shipped_encoder.encode(QUERIES).tolist()
 
 
@@ -29,9 +26,7 @@ def found(answer: httpx.Response) -> list[str]:
     [{}, {"filter": {"length": 8}}, {"offset": 5}, {"highlight": "sentence"},
      {"group_by": "topic", "top_k": 3}, {"weight": 0.5, "mode": "dense"}],
 )  # fmt: skip
-def test_an_embedding_finds_what_its_query_finds(
-    client: httpx.Client, embeddings: list[list[float]], options: dict[str, Any]
-) -> None:
+def test_an_embedding_finds_what_its_query_finds(client, embeddings, options):
     by_text = client.post("/search", json={"query": QUERIES[0], "mode": "dense", **options})
     by_embedding = client.post("/search", json={"embedding": embeddings[0], **options})
     assert found(by_embedding) == found(by_text)
@@ -39,9 +34,7 @@ def test_an_embedding_finds_what_its_query_finds(
     assert found(both)[:1] == found(client.post("/search", json={"embedding": embeddings[0]}))[:1]
 
 
-def test_a_batch_takes_queries_embeddings_or_both(
-    client: httpx.Client, embeddings: list[list[float]]
-) -> None:
+def test_a_batch_takes_queries_embeddings_or_both(client, embeddings):
     def answers(**asked: Any) -> list[list[str]]:
         answer = client.post("/search/batch", json=asked)
         assert answer.status_code == 200, answer.text
@@ -53,9 +46,7 @@ def test_a_batch_takes_queries_embeddings_or_both(
     assert len(answers(embeddings=large, top_k=1)) == 64
 
 
-def test_a_cursor_holds_for_the_embedding_that_it_came_from(
-    client: httpx.Client, embeddings: list[list[float]]
-) -> None:
+def test_a_cursor_holds_for_the_embedding_that_it_came_from(client, embeddings):
     asked = {"embedding": embeddings[0], "top_k": 4}
     first = client.post("/search", json=asked)
     second = client.post("/search", json={**asked, "cursor": first.json()["next"]})
@@ -65,7 +56,7 @@ def test_a_cursor_holds_for_the_embedding_that_it_came_from(
     assert client.post("/search", json=other).json()["field"] == "cursor"
 
 
-def test_the_client_sends_embeddings(server: Server, embeddings: list[list[float]]) -> None:
+def test_the_client_sends_embeddings(server, embeddings):
     with Client(server.url) as client:
         hits = client.search(embedding=embeddings[0]).hits
         assert hits == client.search(QUERIES[0], mode="dense").hits
@@ -100,13 +91,11 @@ def test_the_client_sends_embeddings(server: Server, embeddings: list[list[float
          "there are 1 queries, but 2 embeddings; one for each query is expected"),
     ],
 )  # fmt: skip
-def test_a_bad_embedding_is_refused_in_one_sentence(
-    attacker: Attacker, route: str, body: str, field: str, sentence: str
-) -> None:
+def test_a_bad_embedding_is_refused_in_one_sentence(attacker, route, body, field, sentence):
     attacker.refused(route, body.replace("NUMBERS", NUMBERS), 422, field, sentence)
 
 
-def test_too_many_embeddings_are_refused(attacker: Attacker) -> None:
+def test_too_many_embeddings_are_refused(attacker):
     many = '{"embeddings":[%s[1]]}' % ("[1]," * 64)
     attacker.refused("/search/batch", many, 413, "embeddings", "embeddings has 65 entries")
     numbers = '{"embeddings":[[%s0]]}' % ("0," * 40_000)

@@ -11,14 +11,12 @@ DOCUMENTATION = Path(__file__).parents[2] / "docs" / "settings.md"
 
 
 @pytest.fixture(autouse=True)
-def _no_settings_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_settings_outside(monkeypatch) -> None:
     for variable in [*(f"SWIFTLET_{name.upper()}" for name in Settings.model_fields)]:
         monkeypatch.delenv(variable, raising=False)
 
 
-def test_an_option_comes_before_the_environment_and_that_before_the_default(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_option_comes_before_the_environment_and_that_before_the_default(monkeypatch):
     monkeypatch.setenv("SWIFTLET_PORT", "1234")
     monkeypatch.setenv("SWIFTLET_MAX_TOP_K", "77")
     monkeypatch.setenv("SWIFTLET_HOST", "")
@@ -31,9 +29,7 @@ def test_an_option_comes_before_the_environment_and_that_before_the_default(
     assert load_settings(index="i", encoder="to/e").port == 1234
 
 
-def test_the_encoder_of_the_index_is_used_if_none_is_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, small_index: Path
-) -> None:
+def test_the_encoder_of_the_index_is_used_if_none_is_named(monkeypatch, tmp_path, small_index):
     assert load_settings(index=small_index).query_encoder == DEFAULT_QUERY_ENCODER
     (tmp_path / QUERY_ENCODER_FOLDER).mkdir()
     assert load_settings(index=tmp_path).query_encoder == tmp_path / QUERY_ENCODER_FOLDER
@@ -68,9 +64,7 @@ def test_the_encoder_of_the_index_is_used_if_none_is_named(
         ("INDEXES", "a", "SWIFTLET_INDEXES is no setting of Swiftlet; docs/settings.md lists"),
     ],
 )
-def test_a_wrong_setting_is_refused_in_one_sentence(
-    monkeypatch: pytest.MonkeyPatch, name: str, value: str, sentence: str
-) -> None:
+def test_a_wrong_setting_is_refused_in_one_sentence(monkeypatch, name, value, sentence):
     monkeypatch.setenv(f"SWIFTLET_{name}", value)
     with pytest.raises(InvalidArgumentError) as refusal:
         load_settings(index="i")
@@ -78,14 +72,14 @@ def test_a_wrong_setting_is_refused_in_one_sentence(
     assert "\n" not in str(refusal.value)
 
 
-def test_a_missing_required_setting_is_named() -> None:
+def test_a_missing_required_setting_is_named():
     with pytest.raises(InvalidArgumentError, match="SWIFTLET_INDEX is not set; the path of an ind"):
         load_settings()
     with pytest.raises(InvalidArgumentError, match="colour is no setting of Swiftlet"):
         load_settings(index="i", encoder="to/e", colour="red")
 
 
-def test_every_setting_is_documented_with_its_default() -> None:
+def test_every_setting_is_documented_with_its_default():
     rows = {
         cells[1].strip(" `"): cells[2].strip(" `")
         for line in DOCUMENTATION.read_text().splitlines()
@@ -102,7 +96,7 @@ def test_every_setting_is_documented_with_its_default() -> None:
     assert all(variable in DOCUMENTATION.read_text() for variable in OTHER_VARIABLES)
 
 
-def test_secrets_are_printed_as_asterisks() -> None:
+def test_secrets_are_printed_as_asterisks():
     keys = "0123456789abcdef, another/key+of_16"
     settings = load_settings(index="i", encoder="to/e", search_keys=keys)
     assert listed(settings.search_keys) == ["0123456789abcdef", "another/key+of_16"]
@@ -112,9 +106,7 @@ def test_secrets_are_printed_as_asterisks() -> None:
     assert "SWIFTLET_INDEX=i" in lines
 
 
-def test_variables_that_kubernetes_sets_for_a_service_of_this_name_are_no_settings(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_variables_that_kubernetes_sets_for_a_service_of_this_name_are_no_settings(monkeypatch):
     for name, value in {
         "SWIFTLET_SERVICE_HOST": "10.0.0.7", "SWIFTLET_SERVICE_PORT": "80",
         "SWIFTLET_SERVICE_PORT_HTTP": "80", "SWIFTLET_PORT": "tcp://10.0.0.7:80",

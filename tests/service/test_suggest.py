@@ -1,12 +1,9 @@
 """Titles that the service suggests while a query is typed."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from threading import Event
-from typing import Any
-
-import pytest
 
 from service.live import suggestions
 from service.wire.requests import Limits
@@ -16,8 +13,8 @@ from swiftlet.search.searcher import Searcher
 
 
 def test_a_title_with_a_typing_error_is_suggested_with_its_document(
-    make_application: Callable[..., Any], small_searcher: Searcher
-) -> None:
+    make_application, small_searcher
+):
     application = make_application(small_searcher)
     assert application.ask("GET", "/suggest?q=volcnao+20").json() == {
         "suggestions": [
@@ -31,8 +28,8 @@ def test_a_title_with_a_typing_error_is_suggested_with_its_document(
 
 
 def test_a_request_waits_for_the_titles_until_its_deadline_and_a_later_one_has_them(
-    make_application: Callable[..., Any], small_searcher: Searcher
-) -> None:
+    make_application, small_searcher
+):
     go_on = Event()
 
     class SlowStore(DocumentStore):
@@ -62,11 +59,8 @@ def test_a_request_waits_for_the_titles_until_its_deadline_and_a_later_one_has_t
 
 
 def test_a_larger_index_has_no_suggestions_and_the_log_says_so(
-    make_application: Callable[..., Any],
-    small_searcher: Searcher,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+    make_application, small_searcher, monkeypatch, caplog
+):
     monkeypatch.setattr(suggestions, "MOST_DOCUMENTS", small_searcher.num_documents - 1)
     application = make_application(small_searcher)
     for _ in range(2):

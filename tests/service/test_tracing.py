@@ -1,8 +1,7 @@
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
-from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -12,7 +11,6 @@ from opentelemetry.trace import StatusCode
 
 from service.sight.tracing import Tracing
 from service.wire.context import STAGES
-from swiftlet.search.searcher import Searcher
 
 RAN = [stage for stage in STAGES if stage != "rerank"]  # there is no re-ranker
 BOOST = quote('[{"filter": {}, "weight": 0.1}]')
@@ -25,18 +23,15 @@ def spans() -> InMemorySpanExporter:
 
 
 @pytest.fixture
-def tracing(spans: InMemorySpanExporter) -> Iterator[Tracing]:
+def tracing(spans) -> Iterator[Tracing]:
     tracing = Tracing(SimpleSpanProcessor(spans))
     yield tracing
     tracing.close()
 
 
 def test_a_request_is_a_span_with_one_for_each_stage_inside(
-    make_application: Callable[..., Any],
-    small_searcher: Searcher,
-    spans: InMemorySpanExporter,
-    tracing: Tracing,
-) -> None:
+    make_application, small_searcher, spans, tracing
+):
     application = make_application(small_searcher, tracing=tracing)
     caller = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     headers = {"traceparent": caller, "X-Request-Id": "abc"}
@@ -57,11 +52,8 @@ def test_a_request_is_a_span_with_one_for_each_stage_inside(
 
 
 def test_a_failure_of_the_service_is_one_of_its_span_too(
-    make_application: Callable[..., Any],
-    small_searcher: Searcher,
-    spans: InMemorySpanExporter,
-    tracing: Tracing,
-) -> None:
+    make_application, small_searcher, spans, tracing
+):
     application = make_application(small_searcher, tracing=tracing)
     application.state.drain()
     application.ask("GET", "/search?q=bread")
@@ -70,9 +62,7 @@ def test_a_failure_of_the_service_is_one_of_its_span_too(
     assert not_ready.attributes["swiftlet.problem"] == "not-ready"
 
 
-def test_spans_are_sent_to_where_the_standard_variables_say(
-    start_server: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_spans_are_sent_to_where_the_standard_variables_say(start_server, monkeypatch):
     received: list[bytes] = []
 
     class Collector(BaseHTTPRequestHandler):

@@ -50,7 +50,7 @@ class Counted:
             await asyncio.sleep(0)
 
 
-def test_what_waits_is_called_in_its_order_once_in_each_turn() -> None:
+def test_what_waits_is_called_in_its_order_once_in_each_turn():
     counted, turns, called = Counted(), Turns(), []
 
     async def call() -> None:
@@ -85,13 +85,8 @@ def test_what_waits_is_called_in_its_order_once_in_each_turn() -> None:
     ids=["search by link", "facets", "search"],
 )
 def test_requests_are_parsed_one_in_each_turn(
-    make_application: Any,
-    small_searcher: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    patched: Any,
-    name: str,
-    request_: dict[str, Any],
-) -> None:
+    make_application, small_searcher, monkeypatch, patched, name, request_
+):
     counted, parse = Counted(), getattr(patched, name)
 
     def noted(*given: Any, **options: Any) -> Any:
@@ -111,12 +106,12 @@ def test_requests_are_parsed_one_in_each_turn(
 
 @pytest.mark.parametrize("pieces", [[0], [0, -10], [0, 3_000, -10]])
 @pytest.mark.parametrize("head", ["/?{} HTTP/1.1", "/ HTTP/1.1\r\nX: {}"])
-def test_heads_are_read_one_in_each_turn(head: str, pieces: list[int]) -> None:
+def test_heads_are_read_one_in_each_turn(head, pieces):
     answered = Answered(f"GET {head.format(LONG)}\r\nHost: a\r\n\r\n".encode(), pieces)
     assert len(answered.begun) == CLIENTS == len(set(answered.begun))
 
 
-def test_queued_requests_of_all_connections_begin_one_in_each_turn() -> None:
+def test_queued_requests_of_all_connections_begin_one_in_each_turn():
     request, each = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", 200
     answered = Answered(request * each, [0], each)
     assert len(answered.begun) == each * CLIENTS

@@ -1,16 +1,13 @@
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import numpy as np
 import pytest
 
 import swiftlet
-from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.encoders.opening import open_encoder
-from swiftlet.types import Document
 from tests.service.conftest import running
 from tests.serving import served_by
 
@@ -24,7 +21,7 @@ def address() -> Iterator[str]:
         yield address
 
 
-def test_an_encoder_is_served_without_an_index(address: str, shipped_encoder: OnnxEncoder) -> None:
+def test_an_encoder_is_served_without_an_index(address, shipped_encoder):
     encoder = open_encoder(f"{address}/v1?model=any&passage_type=passage", "query")
     assert np.allclose(encoder.encode(TEXTS), shipped_encoder.encode(TEXTS), atol=1e-6)
     with httpx.Client(base_url=address) as client:
@@ -42,8 +39,8 @@ def test_an_encoder_is_served_without_an_index(address: str, shipped_encoder: On
 
 @pytest.mark.check
 def test_an_index_is_built_and_served_by_the_encoder_of_another_service(
-    address: str, small_documents: list[Document], tmp_path: Path
-) -> None:
+    address, small_documents, tmp_path
+):
     encoder = f"{address}/v1?model=any&query_type=query&passage_type=passage"
     swiftlet.build(small_documents[::5], tmp_path / "index", encoder=encoder)
     key = "a-key-of-16-characters"
@@ -63,7 +60,7 @@ def test_an_index_is_built_and_served_by_the_encoder_of_another_service(
         assert hits[0]["document_id"] == "new"
 
 
-def test_a_service_without_index_and_encoder_does_not_start() -> None:
+def test_a_service_without_index_and_encoder_does_not_start():
     command = [sys.executable, "-m", "swiftlet", "serve"]
     refused = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert refused.returncode == 2

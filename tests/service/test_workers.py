@@ -28,6 +28,9 @@ KEY = "the-key-of-the-tests"
 BEARER = {"Authorization": f"Bearer {KEY}"}
 
 
+TEXTS = {"tea": "Leaves in hot water.", "ski": "Down a slope on boards."}
+
+
 class Worker:
     """One process of a service."""
 
@@ -86,26 +89,33 @@ def index_of(out: Path, **texts: str) -> Path:
     return out
 
 
-@pytest.fixture
-def index(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def index(tmp_path_factory) -> Path:
     """A link to an index."""
-    index_of(tmp_path / "first", tea="Leaves in hot water.", ski="Down a slope on boards.")
-    (tmp_path / "index").symlink_to("first")
-    return tmp_path / "index"
+    folder = tmp_path_factory.mktemp("workers")
+    index_of(folder / "first", **TEXTS)
+    (folder / "index").symlink_to("first")
+    return folder / "index"
 
 
-@pytest.fixture
-def server(index: Path) -> Iterator[Server]:
+@pytest.fixture(scope="module")
+def server(index) -> Iterator[Server]:
     with running(index, workers=2, threads=2, write_keys=KEY, admin_keys=KEY) as server:
         yield server
 
 
 @pytest.fixture
-def pair(server: Server) -> list[Worker]:
+def own_index(tmp_path) -> Path:
+    """An index that no other service writes."""
+    return index_of(tmp_path / "index", **TEXTS)
+
+
+@pytest.fixture
+def pair(server) -> list[Worker]:
     return workers(server)
 
 
-def test_each_process_writes_and_finds_what_was_written_at_once(pair: list[Worker]) -> None:
+def test_each_process_writes_and_finds_what_was_written_at_once(pair):
     for asked in pair:
         row = {"_id": "new", "text": "Roasted coffee.", "metadata": {"kind": "drink"}}
         assert asked.ask("PUT", "/documents", {"documents": [row]})[0] == 200
@@ -120,36 +130,36 @@ def test_each_process_writes_and_finds_what_was_written_at_once(pair: list[Worke
         assert (status, answer["field"]) == (422, "documents[1]")
 
 
-def test_one_scrape_has_the_figures_of_all_processes(server: Server, pair: list[Worker]) -> None:
+def test_one_scrape_has_the_figures_of_all_processes(server, pair):
+    searched = 'route="/search",status="200"'
+    risen = {
+        f"swiftlet_requests_total{{{searched}}}": 3,
+        'swiftlet_request_seconds_bucket{le="+Inf",route="/search"}': 3,
+        'swiftlet_documents_written_total{change="put"}': 1,
+        'swiftlet_reloads_total{outcome="loaded"}': 1,
+        "swiftlet_changed_passages": 1,
+    }
+    before = {series: server.value(series) for series in risen}
     for times, worker in enumerate(pair, 1):
         for _ in range(times):
             worker.found("water")
     put = {"documents": [{"_id": "new", "text": "Roasted coffee."}]}
     assert pair[1].ask("PUT", "/documents", put)[0] == 200
     assert pair[1].ask("POST", "/admin/reload")[0] == 200
-    searched = 'route="/search",status="200"'
-    for series, expected in {
-        f"swiftlet_requests_total{{{searched}}}": 3,
-        'swiftlet_request_seconds_bucket{le="+Inf",route="/search"}': 3,
-        "swiftlet_requests_in_flight": 1,
-        'swiftlet_documents_written_total{change="put"}': 1,
-        'swiftlet_reloads_total{outcome="loaded"}': 1,
-        "swiftlet_changed_passages": 1,
-    }.items():
-        assert server.value(series) == expected, series
+    for series, expected in risen.items():
+        assert server.value(series) == before[series] + expected, series
+    assert server.value("swiftlet_requests_in_flight") == 1
     started = min(worker.process.create_time() for worker in pair)
     assert abs(server.value("process_start_time_seconds") - started) < 60
 
 
-def test_a_reload_reaches_all_processes_or_none(
-    index: Path, server: Server, pair: list[Worker]
-) -> None:
+def test_a_reload_reaches_all_processes_or_none(index, server, pair, tmp_path):
     def publish(version: Path) -> None:
         (index.parent / "next").symlink_to(version)
         (index.parent / "next").replace(index)
 
     for number, asked in enumerate(pair):
-        publish(index_of(index.parent / f"{number}", **{f"tax{number}": "Money for a state."}))
+        publish(index_of(tmp_path / f"{number}", **{f"tax{number}": "Money for a state."}))
         status, answer = asked.ask("POST", "/admin/reload")
         assert status == 200
         for worker in pair:
@@ -165,9 +175,7 @@ def test_a_reload_reaches_all_processes_or_none(
 
 
 @pytest.mark.check
-def test_a_process_that_was_killed_starts_again_and_has_all_that_was_written(
-    server: Server,
-) -> None:
+def test_a_process_that_was_killed_starts_again_and_has_all_that_was_written(server):
     for number in range(3):
         pair = workers(server)
         wait_until(partial(are_ready, pair))
@@ -193,7 +201,7 @@ def are_ready(pair: list[Worker]) -> bool:
 
 @pytest.mark.check
 @pytest.mark.parametrize("to_group", [False, True])
-def test_a_stop_loses_no_request(small_index: Path, *, to_group: bool) -> None:
+def test_a_stop_loses_no_request(small_index, *, to_group):
     server = start(small_index, workers=2, cache_bytes=0)
     group = [server.process.pid, *(each.pid for each in processes(server))]
 
@@ -208,10 +216,8 @@ def test_a_stop_loses_no_request(small_index: Path, *, to_group: bool) -> None:
 
 
 @pytest.mark.check
-def test_a_write_that_another_process_has_asked_for_is_finished_before_the_end(
-    index: Path,
-) -> None:
-    server = start(index, workers=2, write_keys=KEY)
+def test_a_write_that_another_process_has_asked_for_is_finished_before_the_end(own_index):
+    server = start(own_index, workers=2, write_keys=KEY)
     writer, other = workers(server)
     body = {"documents": [{"_id": "last", "text": "Coffee."}]}
     assert other.ask("PUT", "/documents", body)[0] == 200
@@ -226,37 +232,37 @@ def test_a_write_that_another_process_has_asked_for_is_finished_before_the_end(
         encoder.resume()
         assert answer.result()[0] == 200
     assert server.ended() == 0
-    with running(index) as after:
+    with running(own_index) as after:
         assert after.client().get("/documents/last").json()["text"] == "Tea."
 
 
 @pytest.mark.check
-def test_a_further_process_takes_less_than_half_the_memory_of_a_service(index: Path) -> None:
+def test_a_further_process_takes_less_than_half_the_memory_of_a_service(own_index):
     def own_bytes(process: psutil.Process) -> int:
         return process.memory_full_info().uss
 
-    with running(index, workers=1) as alone, running(index, workers=2) as several:
+    with running(own_index, workers=1) as alone, running(own_index, workers=2) as several:
         assert alone.client().get("/search?q=water").status_code == 200
         for worker in workers(several):
             assert worker.found("water")
             assert own_bytes(worker.process) < own_bytes(psutil.Process(alone.process.pid)) / 2
 
 
-def test_there_are_as_many_processes_as_threads_by_default(index: Path) -> None:
+def test_there_are_as_many_processes_as_threads_by_default(index):
     with running(index, workers="", threads=3) as server:
         assert len(processes(server)) == 3
 
 
-def test_if_one_cannot_start_none_does_and_the_reason_is_said(index: Path) -> None:
-    shutil.copytree(index, index.parent / "damaged")
-    with (index.parent / "damaged" / "index.faiss").open("r+b") as file:
+def test_if_one_cannot_start_none_does_and_the_reason_is_said(index, tmp_path):
+    shutil.copytree(index, tmp_path / "damaged")
+    with (tmp_path / "damaged" / "index.faiss").open("r+b") as file:
         file.truncate(100)
-    server = start(index.parent / "damaged", workers=2)
+    server = start(tmp_path / "damaged", workers=2)
     assert server.ended() == 1
     assert "index.faiss" in server.log[-1]
 
 
-def test_all_processes_end_with_the_one_that_started_them(index: Path) -> None:
+def test_all_processes_end_with_the_one_that_started_them(index):
     server = start(index, workers=2)
     started = processes(server)
     server.process.kill()

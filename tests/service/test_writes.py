@@ -40,7 +40,7 @@ BEARER = {"Authorization": f"Bearer {KEY}"}
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built(tmp_path_factory) -> Path:
     documents = [
         Document("tea", "Leaves are steeped in hot water.", metadata={"kind": "drink"}),
         Document("ski", "One slides down slopes on boards.", metadata={"kind": "sport", "year": 7}),
@@ -51,12 +51,12 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def index(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def index(built, tmp_path_factory) -> Path:
     return shutil.copytree(built, tmp_path_factory.mktemp("index") / "index")
 
 
 @pytest.fixture(scope="module")
-def server_of_all(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server_of_all(built, tmp_path_factory) -> Iterator[Server]:
     link = tmp_path_factory.mktemp("served") / "index"
     link.symlink_to(built)
     with running(link, write_keys=KEY, admin_keys=KEY, threads=2) as started:
@@ -64,7 +64,7 @@ def server_of_all(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 @pytest.fixture
-def server(server_of_all: Server, index: Path) -> Server:
+def server(server_of_all, index) -> Server:
     """The same server for all tests, with an index that only this one changes."""
     link = Path(f"{server_of_all.settings['index']}")
     lead_to(link, index)

@@ -16,13 +16,13 @@ from swiftlet.manifest import describe_files, read_manifest, write_manifest
 
 
 @pytest.fixture
-def built(small_index: Path) -> Path:
+def built(small_index) -> Path:
     """The index that `index` copies; a module may have another one."""
     return small_index
 
 
 @pytest.fixture
-def index(built: Path, tmp_path: Path) -> Path:
+def index(built, tmp_path) -> Path:
     """A copy of the index `built`, which the test may change."""
     return Path(shutil.copytree(built, tmp_path / "index"))
 
@@ -60,7 +60,7 @@ def storage_ends_at() -> Callable[[int], object]:
 
 
 @pytest.fixture
-def altered_encoder(tmp_path: Path) -> Callable[..., Path]:
+def altered_encoder(tmp_path) -> Callable[..., Path]:
     """Makes an encoder directory with a valid manifest of the one that ships, but for changes."""
 
     def alter(

@@ -45,7 +45,7 @@ trust_level = "trusted"
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path, monkeypatch) -> Path:
     home = tmp_path / "home"
     home.mkdir()
     for name in ("XDG_CONFIG_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "APPDATA"):
@@ -56,7 +56,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path) -> Path:
     folder = tmp_path / "My notes"
     folder.mkdir()
     return folder
@@ -77,7 +77,7 @@ def entries() -> list[str]:
     return found
 
 
-def test_every_program_that_is_there_gets_the_entry_once(home: Path, folder: Path) -> None:
+def test_every_program_that_is_there_gets_the_entry_once(home, folder):
     use_all(home)
     result = swiftlet("install", folder)
     assert result.exit_code == 0, result.output
@@ -96,7 +96,7 @@ def test_every_program_that_is_there_gets_the_entry_once(home: Path, folder: Pat
     assert not any(program.place().exists() for program in PROGRAMS)
 
 
-def test_a_program_that_is_not_there_gets_nothing(home: Path, folder: Path) -> None:
+def test_a_program_that_is_not_there_gets_nothing(home, folder):
     result = swiftlet("install", folder)
     assert result.exit_code == 0
     assert '"mcpServers": {"swiftlet-my-notes"' in result.stderr
@@ -110,9 +110,7 @@ def test_a_program_that_is_not_there_gets_nothing(home: Path, folder: Path) -> N
 @pytest.mark.parametrize(
     ("program", "settings"), [(ZED, ZED_SETTINGS), (CODEX, CODEX_SETTINGS)], ids=["json", "toml"]
 )
-def test_comments_order_mode_and_links_stay(
-    program, settings: str, home: Path, folder: Path, tmp_path: Path
-) -> None:
+def test_comments_order_mode_and_links_stay(program, settings, home, folder, tmp_path):
     place = program.place()
     place.parent.mkdir(parents=True)
     kept = tmp_path / "kept-settings"
@@ -132,9 +130,7 @@ def test_comments_order_mode_and_links_stay(
     assert [*tmp_path.glob("kept-settings.*")] == [copy]
 
 
-def test_an_entry_that_is_removed_leaves_the_other_settings_as_they_were(
-    home: Path, folder: Path
-) -> None:
+def test_an_entry_that_is_removed_leaves_the_other_settings_as_they_were(home, folder):
     CURSOR.place().parent.mkdir()
     for settings in ("{}\n", '{"a": 1}', '{\n  "a": [], // b\n  "c": 2\n}\n'):
         CURSOR.place().write_text(settings)
@@ -156,8 +152,8 @@ def test_an_entry_that_is_removed_leaves_the_other_settings_as_they_were(
     ],
 )
 def test_a_damaged_configuration_is_named_and_left_and_the_rest_is_written(
-    program, settings: str, complaint: str, home: Path, folder: Path
-) -> None:
+    program, settings, complaint, home, folder
+):
     use_all(home)
     program.place().write_text(settings, "latin-1")
     sentence = refusal(swiftlet("install", folder))
@@ -168,7 +164,7 @@ def test_a_damaged_configuration_is_named_and_left_and_the_rest_is_written(
     assert len(entries()) == 5
 
 
-def test_an_entry_of_the_same_place_is_brought_up_to_date(home: Path, folder: Path) -> None:
+def test_an_entry_of_the_same_place_is_brought_up_to_date(home, folder):
     old = {"command": "/old/bin/swiftlet", "args": ["mcp", f"{folder}"], "env": {"A": "b"}}
     (home / ".cursor").mkdir()
     CURSOR.place().write_text(json.dumps({"mcpServers": {"mine": old, "last": {}}}))
@@ -178,7 +174,7 @@ def test_an_entry_of_the_same_place_is_brought_up_to_date(home: Path, folder: Pa
     assert {*servers} == {"mine", "last"}
 
 
-def test_a_name_of_another_server_is_not_taken(home: Path, folder: Path, tmp_path: Path) -> None:
+def test_a_name_of_another_server_is_not_taken(home, folder, tmp_path):
     other = tmp_path / "other" / folder.name
     other.mkdir(parents=True)
     (home / ".cursor").mkdir()
@@ -191,21 +187,19 @@ def test_a_name_of_another_server_is_not_taken(home: Path, folder: Path, tmp_pat
     assert entries() == ["swiftlet-my-notes"]
 
 
-def test_a_dry_run_changes_nothing(home: Path, folder: Path) -> None:
+def test_a_dry_run_changes_nothing(home, folder):
     use_all(home)
     assert swiftlet("install", folder, "--dry-run").output.count("would change") == 6
     assert entries() == []
 
 
-def test_a_place_that_is_not_there_is_refused(home: Path, tmp_path: Path) -> None:
+def test_a_place_that_is_not_there_is_refused(home, tmp_path):
     for place in (tmp_path / "absent", ""):
         assert "is no index and no folder" in refusal(swiftlet("install", place))
 
 
 @pytest.mark.parametrize("command", ["install", "up", "mcp"])
-def test_a_whole_home_folder_is_not_searched_by_accident(
-    command: str, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_whole_home_folder_is_not_searched_by_accident(command, home, monkeypatch):
     monkeypatch.chdir(home)
     for place in (".", home.parent, "/"):
         assert "has your whole home folder: name a folder in it" in refusal(
@@ -221,9 +215,7 @@ def test_a_whole_home_folder_is_not_searched_by_accident(
         ("win32", "AppData/Roaming", "AppData/Roaming/Zed"),
     ],
 )
-def test_each_system_has_its_own_places(
-    system: str, app: str, zed: str, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_system_has_its_own_places(system, app, zed, home, monkeypatch):
     monkeypatch.setattr(sys, "platform", system)
     assert DESKTOP.place() == home / app / "Claude/claude_desktop_config.json"
     assert CODE.place() == home / app / "Code/User/mcp.json"
@@ -243,8 +235,8 @@ ENTRY = command_of('/a "b" \\ c // é')
 @given(st.dictionaries(names, values, max_size=4), st.dictionaries(names, values, max_size=3),
        st.sampled_from([None, 2, "\t"]), names)  # fmt: skip
 def test_an_entry_that_is_put_into_any_json_and_removed_leaves_it_as_it_was(
-    others: dict, servers: dict, indent: object, name: str
-) -> None:
+    others, servers, indent, name
+):
     content = {"mcpServers": servers, **others}
     text = json.dumps(content, indent=indent)
     servers = content["mcpServers"]
@@ -257,7 +249,7 @@ def test_an_entry_that_is_put_into_any_json_and_removed_leaves_it_as_it_was(
 
 
 @given(st.text("[]{}=\"'#.\n abmcp_servers", max_size=60), names)
-def test_any_toml_gets_the_entry_alone_or_is_refused(text: str, name: str) -> None:
+def test_any_toml_gets_the_entry_alone_or_is_refused(text, name):
     try:
         before = tomllib.loads(text)
         changed = CODEX.changed(text, {name: ENTRY})

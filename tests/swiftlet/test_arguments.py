@@ -21,6 +21,6 @@ DOCS = Path(__file__).parents[2] / "docs"
         (Compression, "evaluation.md"),
     ],
 )
-def test_every_option_is_in_the_table_of_its_page(settings: type, page: str) -> None:
+def test_every_option_is_in_the_table_of_its_page(settings, page):
     rows = [line.split("|")[1] for line in (DOCS / page).read_text().splitlines() if "|" in line]
     assert [name for name in options_of(settings) if f"`{name}`" not in "".join(rows)] == []

@@ -91,7 +91,7 @@ def _modules() -> Iterator[Path]:
         yield from (ROOT / package).rglob("*.py")
 
 
-def test_nothing_but_the_module_disk_writes_files_of_artefacts() -> None:
+def test_nothing_but_the_module_disk_writes_files_of_artefacts():
     found = {}
     for path in _modules():
         name = path.relative_to(ROOT).as_posix()
@@ -115,11 +115,11 @@ def test_nothing_but_the_module_disk_writes_files_of_artefacts() -> None:
         "Path(a, b).unlink(missing_ok=True)",
     ],
 )
-def test_each_way_to_write_is_seen(line: str) -> None:
+def test_each_way_to_write_is_seen(line):
     assert [*_writes(ast.parse(line))]
 
 
-def test_an_exchange_swaps_two_directories(tmp_path: Path) -> None:
+def test_an_exchange_swaps_two_directories(tmp_path):
     for name in "ab":
         (tmp_path / name).mkdir()
         (tmp_path / name / name).touch()

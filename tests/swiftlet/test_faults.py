@@ -94,21 +94,17 @@ def num_refused(
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path) -> Path:
     return Path(shutil.copytree(FOLDER, tmp_path / "artefacts"))
 
 
 @pytest.mark.check
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_without_descriptors_ends_with_a_sentence_and_works_again(
-    command: Callable[[Path], None], folder: Path
-) -> None:
+def test_a_command_without_descriptors_ends_with_a_sentence_and_works_again(command, folder):
     assert num_refused(command, folder, map(only_more_descriptors, (0, 1, 2, 3, 5, 8)))
 
 
 @pytest.mark.check
 @pytest.mark.parametrize("command", WRITING)
-def test_a_command_whose_files_cannot_grow_ends_with_a_sentence_and_works_again(
-    command: Callable[[Path], None], folder: Path
-) -> None:
+def test_a_command_whose_files_cannot_grow_ends_with_a_sentence_and_works_again(command, folder):
     assert num_refused(command, folder, map(files_of_at_most, (0, 1, 300, 2_000)))

@@ -62,7 +62,7 @@ VALUES = st.recursive(
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory) -> Path:
     return Path(shutil.copytree(FOLDER, tmp_path_factory.mktemp("forged") / "artefacts"))
 
 
@@ -124,17 +124,13 @@ def check(folder: Path, name: str, place: Place, value: object) -> None:
 @example(("words", ("dim",)), 15)
 @example(("words", ("files",)), {})
 @given(st.sampled_from(PLACES), VALUES)
-def test_a_forged_value_is_refused_or_without_effect(
-    folder: Path, where: tuple[str, Place], value: object
-) -> None:
+def test_a_forged_value_is_refused_or_without_effect(folder, where, value):
     check(folder, *where, value)
 
 
 @pytest.mark.check
 @pytest.mark.parametrize("name", ARTEFACTS)
-def test_a_forged_value_in_every_place_is_refused_or_without_effect(
-    folder: Path, name: str
-) -> None:
+def test_a_forged_value_in_every_place_is_refused_or_without_effect(folder, name):
     values: list[Any] = [
         None,
         0,
@@ -158,9 +154,7 @@ def test_a_forged_value_in_every_place_is_refused_or_without_effect(
     "factory", "training", "splitting", "precision", "encoder", "encoder_fingerprint",
     "num_passages", "num_documents", "facets", "search_effort",
 )])  # fmt: skip
-def test_a_forged_value_is_refused_by_a_writer_or_harms_no_merge(
-    folder: Path, place: Place
-) -> None:
+def test_a_forged_value_is_refused_by_a_writer_or_harms_no_merge(folder, place):
     values: list[Any] = [None, 0, "x", {}]
     for value in values:
         with tempfile.TemporaryDirectory() as temporary:

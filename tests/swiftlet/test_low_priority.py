@@ -32,7 +32,7 @@ def _one_core() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_one_core")
-def test_a_call_within_the_share_ends_beside_busy_processes() -> None:
+def test_a_call_within_the_share_ends_beside_busy_processes():
     with (
         closing(LowPriorityProcess("prompt", share=0.1)) as prompt,
         closing(LowPriorityProcess("patient")) as patient,
@@ -51,6 +51,6 @@ def test_a_call_within_the_share_ends_beside_busy_processes() -> None:
             long.result()
 
 
-def test_calls_beyond_the_share_have_the_lowest_priority() -> None:
+def test_calls_beyond_the_share_have_the_lowest_priority():
     with closing(LowPriorityProcess("encode", share=0.001)) as process:
         assert [process.call(worked, 0.1), process.call(worked, 0)] == [os.getpriority(0, 0), 19]

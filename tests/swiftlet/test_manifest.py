@@ -28,7 +28,7 @@ from swiftlet.search.searcher import Searcher
 
 
 @pytest.fixture
-def artefact(tmp_path: Path) -> Path:
+def artefact(tmp_path) -> Path:
     directory = tmp_path / "artefact"
     directory.mkdir()
     (directory / "a.bin").write_bytes(bytes(range(256)))
@@ -271,19 +271,19 @@ def flip(path: Path, position: int) -> None:
 
 
 @pytest.mark.parametrize("fields", [{"metric": "l2"}, {"normalised": False}])
-def test_a_model_has_inner_products_of_normalised_embeddings(tmp_path: Path, fields) -> None:
+def test_a_model_has_inner_products_of_normalised_embeddings(tmp_path, fields):
     write_manifest(tmp_path, Manifest("model", 3, "space", {}, "a test", **fields))
     with pytest.raises(ManifestError, match="only 'inner_product' of normalised"):
         read_manifest(tmp_path)
 
 
-def test_a_metric_that_no_index_has_is_refused(tmp_path: Path) -> None:
+def test_a_metric_that_no_index_has_is_refused(tmp_path):
     write_manifest(tmp_path, Manifest("model", 3, "space", {}, "a test", metric="hamming"))
     with pytest.raises(ManifestError, match="metric 'hamming', but inner_product or l2 is"):
         read_manifest(tmp_path)
 
 
-def test_a_manifest_of_too_many_bytes_is_not_read(tmp_path: Path) -> None:
+def test_a_manifest_of_too_many_bytes_is_not_read(tmp_path):
     (tmp_path / FILE_NAME).touch()
     os.truncate(tmp_path / FILE_NAME, (1 << 24) + 1)
     with pytest.raises(ManifestError, match="16,777,217 bytes, but a manifest has at most"):

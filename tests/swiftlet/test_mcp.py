@@ -38,7 +38,7 @@ def free_port() -> int:
 
 
 @pytest.fixture(scope="module")
-def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def index(tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("mcp") / "index"
     swiftlet.build(DOCUMENTS, out)
     return out
@@ -59,7 +59,7 @@ async def refused(client: Client, tool: str, **arguments: object) -> str:
 
 
 async def use(client: Client, index: Path) -> None:
-    """What a program with a language model does."""
+    """What a program with a language model does, whatever carries its messages."""
     tools = {tool.name: tool for tool in (await client.list_tools()).tools}
     assert {*tools} == {"search", "get_document", "similar"}
     assert "How many documents" in str(tools["search"].input_schema)
@@ -127,7 +127,7 @@ async def use(client: Client, index: Path) -> None:
         writer.delete(["new"])
 
 
-def test_a_client_searches_and_reads_over_standard_input(index: Path) -> None:
+def test_a_client_searches_and_reads_over_standard_input(index):
     async def main() -> None:
         command = ["-m", "swiftlet", "mcp", str(index)]
         server = StdioServerParameters(command=sys.executable, args=command, env={**os.environ})
@@ -137,10 +137,12 @@ def test_a_client_searches_and_reads_over_standard_input(index: Path) -> None:
     anyio.run(main)
 
 
-def test_a_client_searches_and_reads_over_http(index: Path, free_port: int) -> None:
+def test_a_client_searches_and_reads_over_http(index, free_port):
     async def main() -> None:
         async with Client(f"http://127.0.0.1:{free_port}/mcp") as client:
-            await use(client, index)
+            found = await answer(client, "search", query="volcano number 3", top_k=3)
+            assert found.startswith("[volcano-3] volcano 3")
+            assert "max_tokens is 0" in await refused(client, "search", query="a", max_tokens=0)
 
     command = [sys.executable, "-m", "swiftlet", "mcp", index, "--http", "--port", f"{free_port}"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
@@ -154,7 +156,7 @@ def test_a_client_searches_and_reads_over_http(index: Path, free_port: int) -> N
 
 
 @pytest.mark.check
-def test_a_folder_is_searched_and_followed(tmp_path: Path) -> None:
+def test_a_folder_is_searched_and_followed(tmp_path):
     folder = tmp_path / "notes"
     folder.mkdir()
     (folder / "pump.md").write_text("# Pump\n\nOil the pump every month.")
@@ -175,7 +177,7 @@ def test_a_folder_is_searched_and_followed(tmp_path: Path) -> None:
     assert {path.name for path in folder.iterdir()} == {"pump.md", "tank.md"}
 
 
-def test_ctrl_c_ends_a_server_that_waits_for_input(index: Path) -> None:
+def test_ctrl_c_ends_a_server_that_waits_for_input(index):
     command = [sys.executable, "-m", "swiftlet", "mcp", index]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, text=True, **pipes) as server:
@@ -191,7 +193,7 @@ def test_ctrl_c_ends_a_server_that_waits_for_input(index: Path) -> None:
         assert "Traceback" not in server.stderr.read()
 
 
-def test_a_port_in_use_is_refused(index: Path) -> None:
+def test_a_port_in_use_is_refused(index):
     with socket.socket() as used:
         used.bind(("127.0.0.1", 0))
         used.listen()
@@ -199,7 +201,7 @@ def test_a_port_in_use_is_refused(index: Path) -> None:
         assert f"{port}" in refusal(run("mcp", index, "--http", "--port", port))
 
 
-def test_answers_are_as_long_as_was_asked_whatever_a_document_holds(tmp_path: Path) -> None:
+def test_answers_are_as_long_as_was_asked_whatever_a_document_holds(tmp_path):
     documents = [
         {"_id": "long", "title": "Rain " * 2_000, "text": "Rain falls.", "notes": "x " * 9_000},
         {"_id": "bare", "text": "Snow falls."},

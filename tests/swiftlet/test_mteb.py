@@ -2,7 +2,6 @@
 
 import shutil
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import mteb
@@ -18,7 +17,6 @@ from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER, LOOKUP_QUE
 from swiftlet.errors import EmbeddingSpaceMismatch, InvalidArgumentError
 from swiftlet.integrations.mteb import SwiftletPair, SwiftletSearch
 from swiftlet.manifest import read_manifest, write_manifest
-from swiftlet.types import Document
 from tests.conftest import TOPICS
 
 QUERIES = {"q-bread": "how is bread baked", "q-bees": "who makes honey", "q-tides": "the sea rises"}
@@ -36,7 +34,7 @@ def metadata(kind: Any, score: str) -> TaskMetadata:
 
 
 @pytest.fixture(scope="module")
-def retrieval(small_documents: list[Document]) -> AbsTaskRetrieval:
+def retrieval(small_documents) -> AbsTaskRetrieval:
     """Three questions about the twelve topics, of which each has a document of one sentence."""
     documents = [each for each in small_documents if each.document_id.endswith("-1")]
 
@@ -79,11 +77,11 @@ def main_score(model: Any, task: Any) -> float:
     ],
     ids=lambda model: model.mteb_model_meta.name,
 )
-def test_mteb_runs_retrieval(model: Any, retrieval: AbsTaskRetrieval) -> None:
+def test_mteb_runs_retrieval(model, retrieval):
     assert main_score(model, retrieval) == 1.0
 
 
-def test_queries_and_documents_have_the_encoders_of_their_sides() -> None:
+def test_queries_and_documents_have_the_encoders_of_their_sides():
     texts = [*TOPICS.values()]
     pair, batches = SwiftletPair(), [{"text": texts[:5]}, {"text": texts[5:]}]
     for prompt_type, encoder in (
@@ -97,7 +95,7 @@ def test_queries_and_documents_have_the_encoders_of_their_sides() -> None:
         np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-def test_mteb_runs_other_tasks() -> None:
+def test_mteb_runs_other_tasks():
     class Small(AbsTaskSTS):
         metadata = metadata("STS", "cosine_spearman")
 
@@ -114,7 +112,7 @@ def test_mteb_runs_other_tasks() -> None:
     assert main_score(SwiftletPair(), Small()) > 0.5
 
 
-def test_another_embedding_space_and_ranking_are_refused(tmp_path: Path) -> None:
+def test_another_embedding_space_and_ranking_are_refused(tmp_path):
     other = shutil.copytree(LOOKUP_QUERY_ENCODER, tmp_path / "other")
     write_manifest(other, replace(read_manifest(other), embedding_space="another"))
     with pytest.raises(EmbeddingSpaceMismatch, match="name one that is trained for this space"):

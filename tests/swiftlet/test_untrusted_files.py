@@ -38,9 +38,7 @@ def sign(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("listed", [True, False])
-def test_a_model_that_keeps_weights_in_another_file_is_refused(
-    tmp_path: Path, listed: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_that_keeps_weights_in_another_file_is_refused(tmp_path, listed, monkeypatch):
     directory = tmp_path / "encoder"
     shutil.copytree(DEFAULT_ENCODER, directory)
     path = directory / MODEL_FILES["int8"]
@@ -63,7 +61,7 @@ class Intruder:
         return Path.touch, (self.trace,)
 
 
-def test_nothing_is_ever_unpickled(small_index: Path, tmp_path: Path) -> None:
+def test_nothing_is_ever_unpickled(small_index, tmp_path):
     directory, trace = tmp_path / "index", tmp_path / "trace"
     shutil.copytree(small_index, directory)
     np.save(directory / PASSAGE_TO_DOCUMENT_FILE, np.array([Intruder(trace)], dtype=object))
@@ -102,9 +100,7 @@ ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELEC
         ),
     ],
 )
-def test_nothing_in_a_sqlite_file_runs(
-    small_index: Path, tmp_path: Path, file: str, script: str, named: str
-) -> None:
+def test_nothing_in_a_sqlite_file_runs(small_index, tmp_path, file, script, named):
     index = tmp_path / "index"
     shutil.copytree(small_index, index)
     if file == CHANGES_FILE:
@@ -131,9 +127,7 @@ def test_nothing_in_a_sqlite_file_runs(
         "text = NULL", "document = document + 1",
     ],
 )  # fmt: skip
-def test_odd_values_in_a_store_are_refused_when_they_are_read(
-    small_index: Path, tmp_path: Path, change: str
-) -> None:
+def test_odd_values_in_a_store_are_refused_when_they_are_read(small_index, tmp_path, change):
     index = tmp_path / "index"
     shutil.copytree(small_index, index)
     with closing(sqlite3.connect(index / DOCUMENTS_FILE)) as connection:
@@ -159,24 +153,21 @@ def test_odd_values_in_a_store_are_refused_when_they_are_read(
 @pytest.mark.parametrize(
     "name", [PASSAGE_TO_DOCUMENT_FILE, *(f"columns/{each}" for each in COLUMN_FILES)]
 )
-def test_arrays_that_do_not_fit_are_refused_by_name(
-    small_index: Path, tmp_path: Path, name: str
-) -> None:
+def test_arrays_that_do_not_fit_are_refused_by_name(small_index, tmp_path, name):
     array = np.load(small_index / name)
     most = np.full_like(array, np.iinfo(array.dtype).max)
     wrong = [most, array[:0], array.reshape(1, -1), array.astype(float), np.tile(array, 2)]
     if array.dtype.kind == "i":
         wrong.append(np.full_like(array, -5))
-    for number, each in enumerate(wrong):
-        index = tmp_path / f"{number}"
-        shutil.copytree(small_index, index)
+    index = Path(shutil.copytree(small_index, tmp_path / "index"))
+    for each in wrong:
         np.save(index / name, each)
         sign(index)
         with pytest.raises(CorruptIndexError, match=name.partition("/")[0].partition(".")[0]):
             Searcher.open(index, DEFAULT_ENCODER)
 
 
-def test_an_index_file_that_claims_more_than_it_has_is_refused(tmp_path: Path) -> None:
+def test_an_index_file_that_claims_more_than_it_has_is_refused(tmp_path):
     path = tmp_path / "index.faiss"
     index = FaissIndex.create("SQ8", 8)
     embeddings = np.eye(8, dtype=np.float32)
@@ -191,7 +182,7 @@ def test_an_index_file_that_claims_more_than_it_has_is_refused(tmp_path: Path) -
         FaissIndex.load(path)
 
 
-def test_a_loaded_index_is_mapped_and_not_copied(tmp_path: Path) -> None:
+def test_a_loaded_index_is_mapped_and_not_copied(tmp_path):
     path = tmp_path / "index.faiss"
     index = FaissIndex.create("Flat", 256)
     index.add(np.random.default_rng(0).normal(size=(20_000, 256)).astype(np.float32))

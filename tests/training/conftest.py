@@ -20,7 +20,7 @@ def _one_thread() -> None:
 
 
 @pytest.fixture(scope="module")
-def make(checkpoints: dict[str, Path], collection: Path) -> Make:
+def make(checkpoints, collection) -> Make:
     """Makes recipes for two tiny towers."""
 
     def make_recipe(

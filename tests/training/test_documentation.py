@@ -58,7 +58,7 @@ def documented() -> dict[str, dict[str, str]]:
     return found
 
 
-def test_every_setting_is_documented_with_its_default() -> None:
+def test_every_setting_is_documented_with_its_default():
     cells = documented()
     for name, settings in tables(Recipe).items():
         assert cells[name].keys() == settings.keys(), name
@@ -74,18 +74,18 @@ def test_every_setting_is_documented_with_its_default() -> None:
     assert cells.keys() == tables(Recipe).keys()
 
 
-def test_every_pooling_is_on_the_page() -> None:
+def test_every_pooling_is_on_the_page():
     row = next(line for line in REFERENCE.splitlines() if line.startswith("| `pooling` |"))
     assert set(re.findall(r'`"(\w+)"`', row)) == set(POOLINGS)
 
 
-def test_every_sampler_is_explained() -> None:
+def test_every_sampler_is_explained():
     theory = (ROOT / "docs" / "training-theory.md").read_text("utf-8")
     table = theory.split("| sampler |")[1].split("\n\n")[0]
     assert set(re.findall(r"^\| `(\w+)`", table, re.MULTILINE)) == set(SAMPLERS)
 
 
-def test_the_recipes_on_the_page_are_valid() -> None:
+def test_the_recipes_on_the_page_are_valid():
     whole, part = (
         tomllib.loads(block) for block in re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
     )
@@ -99,7 +99,7 @@ def commands() -> list[str]:
 
 
 @pytest.mark.parametrize("command", commands())
-def test_the_commands_on_the_page_name_recipes_and_settings_that_there_are(command: str) -> None:
+def test_the_commands_on_the_page_name_recipes_and_settings_that_there_are(command):
     words = shlex.split(command)
     path = words[words.index("train") + 1]
     overrides = [words[place + 1] for place, word in enumerate(words) if word == "--set"]

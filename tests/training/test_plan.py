@@ -1,18 +1,17 @@
 """A plan estimates a run without training."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.progress import Silence
-from tests.runs import Make, records, run
+from tests.runs import records, run
 from training.plan import Plan, make_plan
 
 
 @pytest.fixture
-def plan(make: Make) -> Any:
+def plan(make) -> Any:
     """Makes plans."""
 
     def plan_of(**settings: Any) -> Plan:
@@ -21,7 +20,7 @@ def plan(make: Make) -> Any:
     return plan_of
 
 
-def test_sizes_and_steps_are_those_of_the_run(make: Make, plan: Any, tmp_path: Path) -> None:
+def test_sizes_and_steps_are_those_of_the_run(make, plan, tmp_path):
     settings: dict[str, Any] = {"alignment__max_epochs": 1.3, "fine_tuning__epochs": 0.6}
     found = plan(**settings)
     assert (found.num_pairs, found.num_queries, found.num_passages) == (36, 36, 44)
@@ -34,14 +33,14 @@ def test_sizes_and_steps_are_those_of_the_run(make: Make, plan: Any, tmp_path: P
 
 
 @pytest.mark.parametrize("name", ["contrastive", "alternating"])
-def test_the_other_recipes_have_one_stage(make: Make, name: str, plan: Any, tmp_path: Path) -> None:
-    found = plan(recipe=name)
-    settings = make(recipe=name)
-    run(settings, tmp_path / "run")
+def test_the_other_recipes_have_one_stage(make, name, plan, tmp_path):
+    settings = {"recipe": name, "fine_tuning__epochs": 0.5}
+    found = plan(**settings)
+    run(make(**settings), tmp_path / "run")
     assert {*found.most_steps} == {record["stage"] for record in records(tmp_path / "run", "step")}
 
 
-def test_memory_counts_weights_moments_and_the_cache(plan: Any) -> None:
+def test_memory_counts_weights_moments_and_the_cache(plan):
     found = plan(dual_encoder={"dim": 10}, negatives__cache_fraction=0.5)
     projection = 32 * 10 + 10
     parameters = found.query_parameters + found.document_parameters + projection
@@ -51,19 +50,19 @@ def test_memory_counts_weights_moments_and_the_cache(plan: Any) -> None:
     assert plan(negatives__samplers=["in_batch"]).cache_bytes == 0
 
 
-def test_the_refresh_is_that_of_the_cache(plan: Any) -> None:
+def test_the_refresh_is_that_of_the_cache(plan):
     found = plan(negatives__cache_fraction=0.5, negatives__refresh_fraction=0.1)
     assert found.num_refreshed == 3  # of 22
     assert ("passages encoded again each step", "3") in found.rows()
     assert plan(negatives__samplers=["in_batch"]).num_refreshed == 0
 
 
-def test_gradient_checkpointing_needs_less_for_activations(plan: Any) -> None:
+def test_gradient_checkpointing_needs_less_for_activations(plan):
     settings = {"document_encoder__gradient_checkpointing": True}
     assert plan(**settings).activation_bytes < plan().activation_bytes
 
 
-def test_smaller_micro_batches_and_fewer_bits_need_less_for_activations(plan: Any) -> None:
+def test_smaller_micro_batches_and_fewer_bits_need_less_for_activations(plan):
     whole = plan().activation_bytes
     assert plan(optimiser__precision="bf16").activation_bytes == whole / 2
     assert plan(optimiser__micro_batch_size=500).activation_bytes == whole
@@ -74,12 +73,11 @@ def test_smaller_micro_batches_and_fewer_bits_need_less_for_activations(plan: An
     assert plan(negatives__samplers=["in_batch"]).activation_bytes == batch
 
 
-def test_encoders_of_two_spaces_without_a_projection_are_noted(
-    make: Make, plan: Any, tmp_path: Path
-) -> None:
+def test_encoders_of_two_spaces_without_a_projection_are_noted(make, plan, tmp_path):
     none = {"projection": "none"}
     for seed, name in enumerate(("one", "other")):
-        run(make(recipe="contrastive", seed=seed, dual_encoder=none), tmp_path / name)
+        others = {"seed": seed, "dual_encoder": none, "fine_tuning__epochs": 0.5}
+        run(make(recipe="contrastive", **others), tmp_path / name)
     queries, documents = (
         f"{tmp_path / 'one' / each}" for each in ("query_encoder", "document_encoder")
     )
@@ -94,9 +92,7 @@ def test_encoders_of_two_spaces_without_a_projection_are_noted(
     assert "another embedding space" not in notes(of_other, alignment__start="ridge")
 
 
-def test_token_embeddings_that_are_replaced_are_noted(
-    plan: Any, checkpoints: dict[str, Path], tmp_path: Path
-) -> None:
+def test_token_embeddings_that_are_replaced_are_noted(plan, checkpoints, tmp_path):
     model, other = f"{checkpoints['bert']}", tmp_path / "other"
     other.symlink_to(model)
 
@@ -111,6 +107,6 @@ def test_token_embeddings_that_are_replaced_are_noted(
     assert "replaced" not in notes(model)
 
 
-def test_a_recipe_that_could_not_run_is_refused(plan: Any, narrow: Path) -> None:
+def test_a_recipe_that_could_not_run_is_refused(plan, narrow):
     with pytest.raises(InvalidArgumentError, match="24 wide"):
         plan(query_encoder__model=str(narrow), dual_encoder={"projection": "none"})

@@ -21,7 +21,7 @@ from swiftlet.publication import discard
 from training.adaptation.texts import AdaptationTexts, known_items
 from training.distillation.distill import distill
 from training.distillation.overlap import NDCG, IndexComparison
-from training.distillation.settings import Distillation
+from training.distillation.settings import Distillation, Judged
 from training.distillation.teacher import load_query_encoder
 from training.distillation.texts import read_query_texts
 from training.errors import TrainingStoppedError
@@ -35,6 +35,7 @@ Export = Callable[..., object]
 """Writes an encoder in ONNX: `export.encoder_directory.export_encoder`."""
 
 AGAIN = "interrupted: run the same command again to continue"
+_LATER = Judged(queries="later", qrels="later")  # for settings that are checked before
 _PRECISIONS: tuple[Precision, ...] = ("fp32", "int8")
 # The average loses less on queries unlike sentences (docs/decisions/adaptation.md).
 SETTINGS: dict[str, Any] = {
@@ -77,7 +78,7 @@ class Adaptation:
         self._progress, self._seed, self._settings = progress, seed, dict(settings or {})
         self._name = _name(student)
         teacher = read_manifest(document_encoder, "encoder")
-        Tower.load(TowerSettings(model=student))
+        self._distillation(student, (_LATER,))
         self._before, _ = load_query_encoder(TowerSettings(model=student))
         check_embedding_space(
             f"the query encoder {self._name!r}",
@@ -87,6 +88,7 @@ class Adaptation:
         )
         for log in queries:
             list(read_query_texts(log))
+        Tower.load(TowerSettings(model=student))
 
     def __call__(self, index: Path, working: Path) -> Manifest | None:
         """Put the adapted encoder into an unpublished index if it is significantly better.
@@ -133,7 +135,7 @@ class Adaptation:
         :raises RetrievalError: When training or export fails.
         """
         adapted = working / "encoder"
-        settings = self._distillation(index, texts)
+        settings = self._distillation(index, texts.training)
         key = f"{texts.key}{settings.model_dump_json()}".encode()
         run = working / f"run-{hashlib.sha256(key).hexdigest()[:12]}"
         if not (run / MANIFEST).is_file():
@@ -166,14 +168,14 @@ class Adaptation:
     def _adapted_name(self) -> str:
         return f"{self._name.removesuffix('-adapted')}-adapted"
 
-    def _distillation(self, index: Path, texts: AdaptationTexts) -> Distillation:
+    def _distillation(self, index: Path, judged: tuple[Judged, ...]) -> Distillation:
         of_kind = OF_LOOKUP if is_exported_lookup(self._student) else OF_LAYERS
         settings = {
             "teacher": str(self._teacher),
             "student": str(self._student),
             "queries": tuple(map(str, self._queries)),
             "index": str(index),
-            "judged": texts.training,
+            "judged": judged,
             "seed": self._seed,
             **SETTINGS,
             **of_kind,

@@ -13,6 +13,9 @@ from tests.runs import collection, tiny_encoder
 
 __all__ = ["checkpoints", "collection", "tiny_encoder"]
 
+DOCUMENTS = 200
+"""Of six sentences each: a thousand sentences are the least that an adaptation takes."""
+
 
 @pytest.fixture(autouse=True, scope="session")
 def _one_thread() -> None:
@@ -21,7 +24,7 @@ def _one_thread() -> None:
 
 
 @pytest.fixture(scope="session")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def corpus(tmp_path_factory) -> Path:
     """Sentences of words that no encoder knows, with a word of its own in each document; read only.
 
     Document "n" has the word that `own_word` makes of n.
@@ -34,7 +37,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 f"Kalo {' '.join(chance.choices(WORDS, k=4))} {own_word(number)}." for _ in range(6)
             ),
         }
-        for number in range(240)
+        for number in range(DOCUMENTS)
     ]
     path = folder / "corpus.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)))
@@ -42,7 +45,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def tiny_index(corpus: Path, tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_index(corpus, tiny_encoder, tmp_path_factory) -> Path:
     """The index of the corpus by the tiny encoder; read only."""
     out = tmp_path_factory.mktemp("tiny-index") / "index"
     options = ("--encoder", tiny_encoder, "--passage-tokens", 24, "--overlap-tokens", 0)

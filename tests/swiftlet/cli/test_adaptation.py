@@ -3,7 +3,6 @@
 import json
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -16,59 +15,60 @@ from tests.runs import Listener
 from training.adaptation import adaptation
 from training.errors import TrainingStoppedError
 
-NAME = "all-MiniLM-L6-v2-query-lookup-adapted"
+
+@pytest.fixture
+def tiny(tiny_encoder) -> tuple[object, ...]:
+    """Options by which the tiny encoder indexes, and is adapted."""
+    of_index = ("--encoder", tiny_encoder, "--passage-tokens", 24, "--overlap-tokens", 0)
+    return (*of_index, "--adapt-queries", "--student", tiny_encoder)
 
 
-@pytest.fixture(scope="module")
-def index(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An index whose query encoder was adapted; read only."""
-    out, log = tmp_path_factory.mktemp("adapted") / "index", corpus.with_name("log.txt")
+def test_searches_use_an_encoder_that_finds_more_on_documents_it_has_not_seen(
+    corpus, tiny, tmp_path, monkeypatch
+):
+    monkeypatch.setitem(adaptation.OF_LAYERS, "learning_rate", 3e-3)
+    index, log = tmp_path / "index", tmp_path / "log.txt"
     log.write_text("what is kalo\nwho has a lolo")
-    result = swiftlet("index", corpus, "--out", out, "--adapt-queries", "--queries", log)
+    result = swiftlet("index", corpus, "--out", index, *tiny, "--queries", log)
     assert result.exit_code == 0, result.output
-    note = " ".join(result.stderr.split())
-    assert f"the query encoder {LOOKUP_QUERY_ENCODER.name} is adapted: nDCG@10 of " in note
-    return out
-
-
-def test_searches_use_an_encoder_that_finds_more_on_documents_it_has_not_seen(index: Path) -> None:
+    assert "the query encoder bert is adapted: nDCG@10 of " in " ".join(result.stderr.split())
     figures = read_manifest(index).details["query_encoder"]
-    assert figures["name"] == NAME
+    assert figures["name"] == "bert-adapted"
     assert figures["held_out"] >= 200
     assert figures["ndcg@10"]["after"] > figures["ndcg@10"]["before"]
     adapted = load_manifest(index / "query_encoder", "encoder")
     assert adapted.embedding_space == read_manifest(index).embedding_space
-    assert adapted.details["name"] == NAME
+    assert adapted.details["name"] == "bert-adapted"
     assert swiftlet("search", index, "kalo lolo", "--mode", "dense").exit_code == 0
-    assert NAME in swiftlet("inspect", index).stdout
+    assert "bert-adapted" in swiftlet("inspect", index).stdout
 
 
 @pytest.mark.soak
-def test_the_two_layers_that_ship_are_adapted_too(corpus: Path, tmp_path: Path) -> None:
-    options = ("--adapt-queries", "--student", DEFAULT_QUERY_ENCODER.name)
-    result = swiftlet("index", corpus, "--out", tmp_path / "index", *options)
+@pytest.mark.parametrize(
+    ("options", "student"),
+    [
+        ((), LOOKUP_QUERY_ENCODER),
+        (("--student", DEFAULT_QUERY_ENCODER.name), DEFAULT_QUERY_ENCODER),
+    ],
+)
+def test_the_query_encoders_that_ship_are_adapted_too(corpus, options, student, tmp_path):
+    result = swiftlet("index", corpus, "--out", tmp_path / "index", "--adapt-queries", *options)
     assert result.exit_code == 0, result.output
     figures = read_manifest(tmp_path / "index").details["query_encoder"]
-    assert figures["name"] == f"{DEFAULT_QUERY_ENCODER.name}-adapted"
+    assert figures["name"] == f"{student.name}-adapted"
     assert figures["ndcg@10"]["after"] > figures["ndcg@10"]["before"]
 
 
-def test_an_encoder_that_is_not_better_is_not_kept(
-    corpus: Path, tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_encoder_that_is_not_better_is_not_kept(corpus, tiny, tmp_path, monkeypatch):
     monkeypatch.setitem(adaptation.OF_LAYERS, "learning_rate", 1e-12)
-    tiny = ("--encoder", tiny_encoder, "--student", tiny_encoder, "--passage-tokens", 24)
-    options = (*tiny, "--overlap-tokens", 0, "--adapt-queries")
-    result = swiftlet("index", corpus, "--out", tmp_path / "index", *options)
+    result = swiftlet("index", corpus, "--out", tmp_path / "index", *tiny)
     assert result.exit_code == 0, result.output
     assert "is not adapted: nDCG@10 of" in " ".join(result.stderr.split())
     assert "query_encoder" not in read_manifest(tmp_path / "index").details
     assert not (tmp_path / "index" / "query_encoder").exists()
 
 
-def test_a_training_that_cannot_go_on_leaves_no_run(
-    tiny_index: Path, tiny_encoder: Path, tmp_path: Path
-) -> None:
+def test_a_training_that_cannot_go_on_leaves_no_run(tiny_index, tiny_encoder, tmp_path):
     wild = {"learning_rate": 1e30}
     diverging = adaptation.Adaptation(
         tiny_encoder, tiny_encoder, export_encoder, progress=Listener(), settings=wild
@@ -79,9 +79,7 @@ def test_a_training_that_cannot_go_on_leaves_no_run(
 
 
 @pytest.mark.soak
-def test_an_interrupted_adaptation_goes_on_with_what_was_encoded(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_adaptation_goes_on_with_what_was_encoded(corpus, tmp_path, monkeypatch):
     command = ("index", corpus, "--out", tmp_path / "index", "--adapt-queries")
 
     def interrupt(*_: object, **__: object) -> None:
@@ -111,9 +109,7 @@ def test_an_interrupted_adaptation_goes_on_with_what_was_encoded(
         (["--queries", "absent.txt"], "absent.txt: there is no such file"),
     ],
 )
-def test_what_cannot_be_adapted_is_refused_before_the_build(
-    corpus: Path, tmp_path: Path, options: list[str], complaint: str
-) -> None:
+def test_what_cannot_be_adapted_is_refused_before_the_build(corpus, tmp_path, options, complaint):
     other = tmp_path / "other"
     shutil.copytree(LOOKUP_QUERY_ENCODER, other)
     write_manifest(other, replace(read_manifest(other), embedding_space="f" * 64))
@@ -123,12 +119,12 @@ def test_what_cannot_be_adapted_is_refused_before_the_build(
     assert "Reading documents" not in result.stderr
 
 
-def test_options_of_an_adaptation_need_one(corpus: Path, tmp_path: Path) -> None:
+def test_options_of_an_adaptation_need_one(corpus, tmp_path):
     found = refusal(swiftlet("index", corpus, "--out", tmp_path / "i", "--queries", "log.txt"))
     assert found.endswith("are for --adapt-queries: pass it, too")
 
 
-def test_a_corpus_that_is_too_small_is_refused(tmp_path: Path) -> None:
+def test_a_corpus_that_is_too_small_is_refused(tmp_path):
     path = tmp_path / "corpus.jsonl"
     path.write_text("\n".join(json.dumps({"_id": f"{n}", "text": f"tea {n}"}) for n in range(30)))
     found = refusal(swiftlet("index", path, "--out", tmp_path / "index", "--adapt-queries"))

@@ -23,7 +23,7 @@ def minilm() -> Path:
 
 
 @pytest.fixture(scope="module")
-def collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def collection(tmp_path_factory) -> Path:
     """A BEIR folder with a document for each subject, and a log; read only."""
     folder = tmp_path_factory.mktemp("collection")
     (folder / "qrels").mkdir()
@@ -42,7 +42,7 @@ def collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def index(collection: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def index(collection, tmp_path_factory) -> Path:
     """The index of the documents; read only."""
     out = tmp_path_factory.mktemp("index") / "index"
     build_index(
@@ -58,8 +58,8 @@ def index(collection: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.soak
 def test_from_a_query_log_to_queries_in_the_index_that_is_there(
-    minilm: Path, collection: Path, index: Path, tmp_path: Path
-) -> None:
+    minilm, collection, index, tmp_path
+):
     result = swiftlet(
         "distill", "--teacher", minilm, "--layers", "0,5", "--queries", collection / "log.txt",
         "--index", index, "--test-queries", collection, "--ranking", "0.1",
@@ -80,9 +80,7 @@ def test_from_a_query_log_to_queries_in_the_index_that_is_there(
     assert found.exit_code == 0, found.output
 
 
-def test_an_index_of_another_space_is_refused(
-    index: Path, collection: Path, checkpoints: dict[str, Path], tmp_path: Path
-) -> None:
+def test_an_index_of_another_space_is_refused(index, collection, checkpoints, tmp_path):
     result = swiftlet(
         "distill", "--teacher", checkpoints["bert"], "--pooling", "mean", "--layers", "0",
         "--queries", collection / "log.txt", "--index", index, "--out", tmp_path / "small",
@@ -115,9 +113,7 @@ def test_an_index_of_another_space_is_refused(
         (["--layers", "0", "--queries", "nowhere.txt"], "nowhere.txt: there is no such file"),
     ],
 )
-def test_bad_options_are_refused_in_one_sentence(
-    options: list[str], expected: str, minilm: Path, collection: Path, tmp_path: Path
-) -> None:
+def test_bad_options_are_refused_in_one_sentence(options, expected, minilm, collection, tmp_path):
     out = tmp_path / "small"
     log = collection / "log.txt"
     arguments = ["--teacher", minilm, "--queries", log, "--out", out, *options]
@@ -125,14 +121,14 @@ def test_bad_options_are_refused_in_one_sentence(
     assert not out.exists()
 
 
-def test_a_file_of_vectors_is_to_be_adopted_first(tmp_path: Path) -> None:
+def test_a_file_of_vectors_is_to_be_adopted_first(tmp_path):
     file = tmp_path / "v.faiss"
     file.write_bytes(b"IxFI")
     sentence = refusal(swiftlet("distill", "--index", file, "--out", tmp_path / "small"))
     assert f"swiftlet adopt {file} --texts CORPUS" in sentence
 
 
-def test_teacher_and_texts_are_needed(minilm: Path, tmp_path: Path) -> None:
+def test_teacher_and_texts_are_needed(minilm, tmp_path):
     result = swiftlet("distill", "--teacher", minilm, "--layers", "0", "--out", tmp_path / "small")
     assert refusal(result) == (
         "there are no texts: name queries (--queries), a corpus (--corpus), or both; or learn from "
@@ -141,7 +137,7 @@ def test_teacher_and_texts_are_needed(minilm: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.check
-def test_an_index_alone_gives_an_encoder_and_a_verdict(tmp_path: Path) -> None:
+def test_an_index_alone_gives_an_encoder_and_a_verdict(tmp_path):
     documents = [
         {"_id": f"{name}-{n}", "text": f"{question.format(name)}, and why?"}
         for name in SUBJECTS
@@ -162,9 +158,7 @@ def test_an_index_alone_gives_an_encoder_and_a_verdict(tmp_path: Path) -> None:
     assert ("use it: " if good else "not good enough yet: ") in result.stdout
 
 
-def test_an_index_teaches_no_queries_without_a_teacher(
-    index: Path, collection: Path, tmp_path: Path
-) -> None:
+def test_an_index_teaches_no_queries_without_a_teacher(index, collection, tmp_path):
     out, log = tmp_path / "small", collection / "log.txt"
     sentence = refusal(swiftlet("distill", "--index", index, "--queries", log, "--out", out))
     assert sentence == "queries need a teacher, which gives their vectors: name it, too"

@@ -12,12 +12,12 @@ from training.model.towers import Tower, TowerSettings
 
 
 @pytest.fixture(scope="module")
-def bert(checkpoints: dict[str, Path]) -> Path:
+def bert(checkpoints) -> Path:
     return checkpoints["bert"]
 
 
 @pytest.fixture(scope="module")
-def encoder(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def encoder(bert, tmp_path_factory) -> Path:
     """An encoder directory that the command wrote."""
     out = tmp_path_factory.mktemp("export") / "out"
     result = swiftlet("export", "encoder", bert, "--out", out, "--pooling", "mean")

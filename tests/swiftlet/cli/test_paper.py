@@ -25,7 +25,7 @@ TINY = {
 
 
 @pytest.fixture
-def marco(collection: Path, tmp_path: Path) -> Iterator[None]:
+def marco(collection, tmp_path) -> Iterator[None]:
     """ir_datasets as they would be with little in them; a query has a graded document by chance."""
     registered = ir_datasets.registry._registered
     before = dict(registered)
@@ -64,8 +64,8 @@ def marco(collection: Path, tmp_path: Path) -> Iterator[None]:
 
 
 def test_the_tables_of_001_come_from_the_commands_of_the_docs(
-    marco: None, checkpoints: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    marco, checkpoints, tmp_path, monkeypatch
+):
     towers = {f"{name}_encoder.model": f'"{checkpoints["bert"]}"' for name in ("query", "document")}
     smaller = {
         "train": [f"--set={name}={value}" for name, value in (TINY | towers).items()],

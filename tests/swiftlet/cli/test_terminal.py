@@ -5,14 +5,13 @@ from io import StringIO
 from threading import Event
 from time import sleep
 
-import pytest
 from rich.console import Console
 
 from swiftlet.cli import terminal
 from swiftlet.cli.terminal import ProgressBars
 
 
-def test_work_that_ends_early_is_shown_as_ended(capsys: pytest.CaptureFixture[str]) -> None:
+def test_work_that_ends_early_is_shown_as_ended(capsys):
     with ProgressBars() as bars:
         bars.begin("Alignment", 20)
         bars.advance(7)
@@ -23,9 +22,7 @@ def test_work_that_ends_early_is_shown_as_ended(capsys: pytest.CaptureFixture[st
     assert re.search(r"✓ Fine-tuning .* 3/3", shown)
 
 
-def test_a_log_has_a_line_from_time_to_time_also_while_one_document_is_read(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_log_has_a_line_from_time_to_time_also_while_one_document_is_read(monkeypatch):
     log = StringIO()  # pytest's capture loses what is printed while the capture is read
     monkeypatch.setattr(terminal, "messages", Console(file=log))
     monkeypatch.setattr(terminal, "_SECONDS_BETWEEN_LINES", 0.01)
@@ -39,9 +36,7 @@ def test_a_log_has_a_line_from_time_to_time_also_while_one_document_is_read(
             sleep(0.01)
 
 
-def test_a_line_of_a_log_is_not_repeated(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_line_of_a_log_is_not_repeated(monkeypatch, capsys):
     class SetAfterThreeWaits(Event):
         """An event that is set when it is waited for a fourth time."""
 

@@ -20,7 +20,7 @@ Write = Callable[..., Path]
 
 
 @pytest.fixture(scope="module")
-def write(checkpoints: dict[str, Path], collection: Path) -> Write:
+def write(checkpoints, collection) -> Write:
     """Writes a recipe."""
 
     def write_tables(path: Path, **settings: Any) -> Path:
@@ -31,7 +31,7 @@ def write(checkpoints: dict[str, Path], collection: Path) -> Write:
 
 
 @pytest.fixture(scope="module")
-def run(write: Write, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(write, tmp_path_factory) -> Path:
     """A finished run; read only."""
     folder = tmp_path_factory.mktemp("train")
     recipe = write(folder / "recipe.toml")
@@ -44,14 +44,12 @@ def run(write: Write, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def encoders(run: Path) -> dict[str, Path]:
+def encoders(run) -> dict[str, Path]:
     """Both encoders, exported; read only."""
     return {name: run / "onnx" / name for name in ("query_encoder", "document_encoder")}
 
 
-def test_trained_encoders_index_and_search(
-    run: Path, encoders: dict[str, Path], collection: Path, tmp_path: Path
-) -> None:
+def test_trained_encoders_index_and_search(run, encoders, collection, tmp_path):
     index = tmp_path / "index"
     arguments = ("--passage-tokens", "16", "--overlap-tokens", "0")
     result = swiftlet(
@@ -76,7 +74,7 @@ def test_trained_encoders_index_and_search(
     assert "gives 384 numbers, the index has 32" in refusal(wrong)
 
 
-def test_a_training_that_brings_a_gain_goes_on_to_an_index(write: Write, tmp_path: Path) -> None:
+def test_a_training_that_brings_a_gain_goes_on_to_an_index(write, tmp_path):
     recipe = write(tmp_path / "recipe.toml", recipe="contrastive", fine_tuning={"epochs": 10})
     result = swiftlet("train", recipe, "--out", tmp_path / "run")
     assert result.exit_code == 0, result.output
@@ -85,7 +83,7 @@ def test_a_training_that_brings_a_gain_goes_on_to_an_index(write: Write, tmp_pat
     assert f"Next: swiftlet index CORPUS --out INDEX --encoder {exported}" in result.stdout
 
 
-def test_a_training_that_brings_no_gain_says_so(write: Write, tmp_path: Path) -> None:
+def test_a_training_that_brings_no_gain_says_so(write, tmp_path):
     recipe = write(tmp_path / "recipe.toml", recipe="contrastive", fine_tuning={"max_steps": 1})
     rate = ("--set", "optimiser.learning_rate=1e-30")
     result = swiftlet("train", recipe, "--out", tmp_path / "run", *rate)
@@ -94,9 +92,7 @@ def test_a_training_that_brings_no_gain_says_so(write: Write, tmp_path: Path) ->
     assert "Next:" not in result.stdout
 
 
-def test_a_run_in_place_of_a_model_is_refused_with_its_models(
-    run: Path, write: Write, collection: Path, tmp_path: Path
-) -> None:
+def test_a_run_in_place_of_a_model_is_refused_with_its_models(run, write, collection, tmp_path):
     onnx, index = run / "onnx", tmp_path / "index"
     said = refusal(swiftlet("index", collection, "--out", index, "--encoder", run))
     models = f"{onnx / 'document_encoder'} or {onnx / 'query_encoder'}"
@@ -106,9 +102,7 @@ def test_a_run_in_place_of_a_model_is_refused_with_its_models(
     assert f"{run} is a training run, not a model: take {run / 'query_encoder'} or" in said
 
 
-def test_a_pair_becomes_a_router_and_is_exported_again(
-    run: Path, encoders: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_pair_becomes_a_router_and_is_exported_again(run, encoders, tmp_path):
     page = (Path(__file__).parents[3] / "docs" / "export.md").read_text("utf-8")
     (program,) = re.findall("```python\n(.+?)```", page, re.DOTALL)
     program = program.replace('f"run/', f'f"{run}/').replace('"router"', f'"{tmp_path}/router"')
@@ -123,9 +117,7 @@ def test_a_pair_becomes_a_router_and_is_exported_again(
         assert again == pytest.approx(first, abs=1e-5)
 
 
-def test_an_index_whose_encoder_was_moved_names_it(
-    encoders: dict[str, Path], collection: Path, tmp_path: Path
-) -> None:
+def test_an_index_whose_encoder_was_moved_names_it(encoders, collection, tmp_path):
     moved, index = tmp_path / "document_encoder", tmp_path / "index"
     shutil.copytree(encoders["document_encoder"], moved)
     swiftlet("index", collection, "--out", index, "--encoder", moved, "--truncate")
@@ -141,9 +133,7 @@ def test_an_index_whose_encoder_was_moved_names_it(
     assert found.exit_code == 0, found.output
 
 
-def test_both_encoders_have_their_own_names_and_share_one_space(
-    run: Path, encoders: dict[str, Path]
-) -> None:
+def test_both_encoders_have_their_own_names_and_share_one_space(run, encoders):
     space = read_manifest(run, "model").embedding_space
     for name, directory in encoders.items():
         manifest = read_manifest(directory, "encoder")
@@ -152,7 +142,7 @@ def test_both_encoders_have_their_own_names_and_share_one_space(
         assert manifest.details["source"] == manifest.details["name"]
 
 
-def test_an_encoder_that_was_altered_since_is_not_exported(run: Path, tmp_path: Path) -> None:
+def test_an_encoder_that_was_altered_since_is_not_exported(run, tmp_path):
     copy = Path(shutil.copytree(run, tmp_path / "run"))
     weights = copy / "query_encoder" / "2_Dense" / "model.safetensors"
     altered = bytearray(weights.read_bytes())
@@ -162,9 +152,7 @@ def test_an_encoder_that_was_altered_since_is_not_exported(run: Path, tmp_path: 
     assert sentence.startswith(f"{weights} has been altered")
 
 
-def test_an_encoder_that_was_taken_away_from_its_run_is_a_space_of_its_own(
-    run: Path, tmp_path: Path
-) -> None:
+def test_an_encoder_that_was_taken_away_from_its_run_is_a_space_of_its_own(run, tmp_path):
     copy = Path(shutil.copytree(run / "query_encoder", tmp_path / "query_encoder"))
     result = swiftlet("export", copy, "--out", tmp_path / "out", "--precision", "fp32")
     assert result.exit_code == 0, result.output
@@ -173,9 +161,7 @@ def test_an_encoder_that_was_taken_away_from_its_run_is_a_space_of_its_own(
     assert manifest.details["name"] == "query_encoder"
 
 
-def test_a_dry_run_prints_sizes_memory_and_steps_and_writes_nothing(
-    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dry_run_prints_sizes_memory_and_steps_and_writes_nothing(write, tmp_path, monkeypatch):
     recipe = write(tmp_path / "recipe.toml")
     monkeypatch.chdir(tmp_path)
     result = swiftlet("train", recipe, "--out", tmp_path / "run", "--dry-run")
@@ -198,8 +184,8 @@ def test_a_dry_run_prints_sizes_memory_and_steps_and_writes_nothing(
 
 
 def test_a_run_that_leaves_documents_as_they_are_says_that_indexes_can_be_searched(
-    write: Write, checkpoints: dict[str, Path], tmp_path: Path
-) -> None:
+    write, checkpoints, tmp_path
+):
     recipe = write(
         tmp_path / "recipe.toml",
         recipe="adore",
@@ -213,16 +199,14 @@ def test_a_run_that_leaves_documents_as_they_are_says_that_indexes_can_be_search
     assert f"Next: swiftlet serve INDEX --encoder {query_encoder}" in result.stdout
 
 
-def test_a_run_shows_its_stages_and_the_skipped_lines(write: Write, tmp_path: Path) -> None:
+def test_a_run_shows_its_stages_and_the_skipped_lines(write, tmp_path):
     recipe = write(tmp_path / "recipe.toml", alignment={"max_epochs": 3, "threshold": 1e6})
     result = swiftlet("train", recipe, "--out", tmp_path / "run")
     assert "alignment ends at step 0: the KL estimate" in result.stderr
     assert "Stage 2: fine-tuning" in result.stderr
 
 
-def test_resuming_a_finished_run_exports_what_an_interruption_has_left_out(
-    run: Path, write: Write, tmp_path: Path
-) -> None:
+def test_resuming_a_finished_run_exports_what_an_interruption_has_left_out(run, write, tmp_path):
     copy = Path(shutil.copytree(run, tmp_path / "run"))
     shutil.rmtree(copy / "onnx" / "document_encoder")
     recipe = write(tmp_path / "recipe.toml")
@@ -234,9 +218,7 @@ def test_resuming_a_finished_run_exports_what_an_interruption_has_left_out(
     assert (copy / "metrics.jsonl").read_bytes() == (run / "metrics.jsonl").read_bytes()
 
 
-def test_a_missing_tensorboard_is_reported_with_how_to_install_it(
-    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_tensorboard_is_reported_with_how_to_install_it(write, tmp_path, monkeypatch):
     assert importlib.util.find_spec("tensorboard") is not None
     # As Python marks a package that is not installed.
     monkeypatch.setitem(sys.modules, "tensorboard", None)

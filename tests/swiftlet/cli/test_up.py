@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 from urllib.request import urlopen
 
 import psutil
@@ -17,7 +16,7 @@ from tests.polling import wait_until
 pytestmark = pytest.mark.check
 
 
-def test_a_folder_is_searched_at_once_refined_and_followed(tmp_path: Path) -> None:
+def test_a_folder_is_searched_at_once_refined_and_followed(tmp_path):
     folder, cache = tmp_path / "folder", tmp_path / "cache"
     folder.mkdir()
     (folder / "tea.md").write_text("# Tea\n\nLeaves are steeped in hot water.")
@@ -57,9 +56,7 @@ def test_a_folder_is_searched_at_once_refined_and_followed(tmp_path: Path) -> No
     assert {path.name for path in folder.iterdir()} == {".git", "tea.md", "ski.md", "ski.zzz"}
 
 
-def test_a_function_that_is_named_encodes_queries_and_what_is_followed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_function_that_is_named_encodes_queries_and_what_is_followed(tmp_path, monkeypatch):
     (tmp_path / "counting.py").write_text(
         "def encode(texts):\n    return [[text.count('x'), text.count('y'), 1] for text in texts]\n"
     )
@@ -75,9 +72,7 @@ def test_a_function_that_is_named_encodes_queries_and_what_is_followed(
             (folder / f"{name}.txt").unlink()
 
 
-def test_after_the_last_port_there_are_no_tools_and_a_sentence_says_so(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_after_the_last_port_there_are_no_tools_and_a_sentence_says_so(tmp_path, capsys):
     _serve_tools(tmp_path, None, "127.0.0.1", 65_536)
     said = " ".join(capsys.readouterr().err.split())
     assert said.endswith(
@@ -85,9 +80,7 @@ def test_after_the_last_port_there_are_no_tools_and_a_sentence_says_so(
     )
 
 
-def test_before_the_first_answer_a_second_process_is_told_to_wait_for_the_address(
-    tmp_path: Path,
-) -> None:
+def test_before_the_first_answer_a_second_process_is_told_to_wait_for_the_address(tmp_path):
     place, address = tmp_path / "place", tmp_path / "place" / "address"
     place.mkdir()
     address.write_text("http://of.one.that.was.killed")
@@ -100,7 +93,7 @@ def test_before_the_first_answer_a_second_process_is_told_to_wait_for_the_addres
             pass
 
 
-def test_an_empty_folder_is_refused_in_a_sentence(tmp_path: Path) -> None:
+def test_an_empty_folder_is_refused_in_a_sentence(tmp_path):
     (tmp_path / "picture.png").write_bytes(b"PNG")
     result = subprocess.run(
         [sys.executable, "-m", "swiftlet", "up", tmp_path, "--port", "0"],

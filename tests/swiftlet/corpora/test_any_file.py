@@ -139,11 +139,8 @@ def check_is_a_sentence(problem: str) -> None:
 @settings(max_examples=40)
 @given(CHANGES, st.booleans())
 def test_a_damaged_file_is_read_or_refused_in_one_sentence(
-    tmp_path_factory: pytest.TempPathFactory,
-    suffix: str,
-    changes: list[tuple[float, int, bytes]],
-    within: bool,
-) -> None:
+    tmp_path_factory, suffix, changes, within
+):
     path = tmp_path_factory.mktemp("damaged") / f"file{suffix}"
     seed = SEEDS[suffix]
     content = changed_within(suffix, seed, changes) if within else changed(seed, changes)
@@ -165,8 +162,8 @@ def test_a_damaged_file_is_read_or_refused_in_one_sentence(
 @settings(max_examples=40)
 @given(CHANGES)
 def test_damaged_queries_judgements_and_runs_are_read_or_refused_in_one_sentence(
-    tmp_path_factory: pytest.TempPathFactory, name: str, changes: list[tuple[float, int, bytes]]
-) -> None:
+    tmp_path_factory, name, changes
+):
     read, content = OTHERS[name]
     path = tmp_path_factory.mktemp("damaged") / name
     path.write_bytes(changed(content, changes))

@@ -18,7 +18,7 @@ def ids(*paths: Path, **options) -> list[str]:
 
 
 @pytest.fixture
-def folders(tmp_path: Path) -> list[Path]:
+def folders(tmp_path) -> list[Path]:
     for name in ("left", "right"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "readme.md").write_text(f"# {name}\nSome text.")
@@ -119,7 +119,7 @@ def test_nothing_is_written_outside_the_copy(tmp_path):
     assert not [*tmp_path.rglob("escaped.txt")]
 
 
-def test_a_file_without_a_name_is_refused_in_a_sentence(tmp_path: Path) -> None:
+def test_a_file_without_a_name_is_refused_in_a_sentence(tmp_path):
     path = zipped(tmp_path / "a.zip", {"a.txt": "Ferns."})
     path.write_bytes(path.read_bytes().replace(b"a.txt", b"\0.txt"))  # a name ends at a NUL
     with pytest.raises(CollectionError, match="cannot be read as a zip archive: "):
@@ -127,7 +127,7 @@ def test_a_file_without_a_name_is_refused_in_a_sentence(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".docx", ".zip"])
-def test_the_reason_has_no_part_of_the_file(tmp_path: Path, suffix: str) -> None:
+def test_the_reason_has_no_part_of_the_file(tmp_path, suffix):
     path = zipped(tmp_path / f"a{suffix}", {"a.txt": "Ferns. " * 5_000})
     content = path.read_bytes()
     # The length of the first name, after which it has the text, too.

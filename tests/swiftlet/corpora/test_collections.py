@@ -28,7 +28,7 @@ Write = Callable[[str, str | bytes], Path]
 
 
 @pytest.fixture
-def write(tmp_path: Path) -> Write:
+def write(tmp_path) -> Write:
     """Writes a file, gzipped if its name ends in .gz, and returns its path."""
 
     def write_file(name: str, content: str | bytes) -> Path:
@@ -55,7 +55,7 @@ def refusal(read: Callable[[], object]) -> CollectionError:
 
 @pytest.mark.check
 @pytest.mark.parametrize("name", ["lines.jsonl", "text.txt"])
-def test_a_line_or_a_text_of_too_many_bytes_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_line_or_a_text_of_too_many_bytes_is_refused(tmp_path, name):
     (tmp_path / name).touch()
     os.truncate(tmp_path / name, LONGEST_BYTES + 1)
     error = refusal(lambda: read_documents(tmp_path / name))
@@ -77,28 +77,26 @@ def test_a_line_or_a_text_of_too_many_bytes_is_refused(tmp_path: Path, name: str
         ),
     ],
 )
-def test_a_json_record_is_a_document(
-    write: Write, record: dict[str, Any], document: Document
-) -> None:
+def test_a_json_record_is_a_document(write, record, document):
     assert list(read_documents(write("c.jsonl", json.dumps(record)))) == [document]
 
 
 @pytest.mark.parametrize("name", ["c.jsonl", "c.ndjson", "C.JSONL", "c.jsonl.gz"])
-def test_byte_order_mark_crlf_and_blank_lines_are_accepted(write: Write, name: str) -> None:
+def test_byte_order_mark_crlf_and_blank_lines_are_accepted(write, name):
     lines = '\ufeff{"_id": "1", "text": "é"}\r\n\r\n  \n{"_id": "2", "text": "a\u2028b"}'
     documents = list(read_documents(write(name, lines)))
     assert documents == [Document("1", "é"), Document("2", "a\u2028b")]
 
 
 @pytest.mark.parametrize("name", ["collection.tsv", "collection.tsv.gz"])
-def test_ms_marco_files_are_read_with_two_or_four_columns(write: Write, name: str) -> None:
+def test_ms_marco_files_are_read_with_two_or_four_columns(write, name):
     passages = write(name, "1\tone\n2\ttwo \n")
     assert list(read_documents(passages)) == [Document("1", "one"), Document("2", "two ")]
     whole = write(name, "D1\thttp://x\tTitle\tBody\n")
     assert list(read_documents(whole)) == [Document("D1", "Body", "Title", {"url": "http://x"})]
 
 
-def test_a_beir_folder_is_read_gzipped_or_not(write: Write, tmp_path: Path) -> None:
+def test_a_beir_folder_is_read_gzipped_or_not(write, tmp_path):
     write("beir/corpus.jsonl.gz", GOOD)
     write("beir/queries.jsonl", '{"_id": "q", "text": "why", "metadata": {}}')
     write("beir/notes.txt", "no document")
@@ -106,9 +104,7 @@ def test_a_beir_folder_is_read_gzipped_or_not(write: Write, tmp_path: Path) -> N
     assert read_queries(tmp_path / "beir") == [Query("q", "why")]
 
 
-def test_a_folder_of_text_files_is_read_in_order_without_hidden_files(
-    write: Write, tmp_path: Path
-) -> None:
+def test_a_folder_of_text_files_is_read_in_order_without_hidden_files(write, tmp_path):
     write("notes/b.txt", "# no heading in text\r\nend")
     write("notes/a/z.md", "intro\n\n## The *title* ##\n# later")
     write("notes/a.rst", "=====\nTitle\n=====\n")
@@ -129,7 +125,7 @@ def test_a_folder_of_text_files_is_read_in_order_without_hidden_files(
     assert documents[4].text == "without heading"
 
 
-def test_one_text_file_is_a_corpus_of_one_document(write: Write) -> None:
+def test_one_text_file_is_a_corpus_of_one_document(write):
     (found,) = read_documents(write("guide.txt", "Hello"))
     assert replace(found, metadata={}) == Document("guide.txt", "Hello", "guide")
 
@@ -143,11 +139,11 @@ def test_one_text_file_is_a_corpus_of_one_document(write: Write) -> None:
         ("q.txt", "first\n\nsecond\r\n", [Query("1", "first"), Query("3", "second")]),
     ],
 )
-def test_queries_are_read(write: Write, name: str, content: str, queries: list[Query]) -> None:
+def test_queries_are_read(write, name, content, queries):
     assert read_queries(write(name, content)) == queries
 
 
-def test_metadata_are_refused_beyond_their_length(write: Write) -> None:
+def test_metadata_are_refused_beyond_their_length(write):
     record = {"_id": "x", "text": "t", "page": "<p>" * 500_000, "year": 2020}
     expected = (
         "the metadata have 1,500,006 characters as JSON, 1,500,002 of them in 'page'; at most "
@@ -187,7 +183,7 @@ def test_metadata_are_refused_beyond_their_length(write: Write) -> None:
         ('{"_id": "' + "x" * 10**6 + '", "text": "t"}', "1,000,000 characters; at most 2,048"),
     ],
 )
-def test_a_bad_json_line_is_named_or_skipped(write: Write, line: str, problem: str) -> None:
+def test_a_bad_json_line_is_named_or_skipped(write, line, problem):
     path = write("c.jsonl", f'{GOOD}\n\n{line}\n{{"_id": "last", "text": "t"}}')
     error = refusal(lambda: read_documents(path))
     assert (error.path, error.line_number) == (path, 3)
@@ -199,7 +195,7 @@ def test_a_bad_json_line_is_named_or_skipped(write: Write, line: str, problem: s
     assert (skipped.count, skipped.messages) == (1, [str(error)])
 
 
-def test_invalid_utf8_is_named_by_line_and_byte(write: Write) -> None:
+def test_invalid_utf8_is_named_by_line_and_byte(write):
     path = write("c.jsonl", GOOD.encode() + b'\n{"_id": "\xe9"}\n')
     error = refusal(lambda: read_documents(path))
     assert str(error) == f"{path}, line 2: not valid UTF-8: byte 10 is 0xe9"
@@ -220,7 +216,7 @@ def test_invalid_utf8_is_named_by_line_and_byte(write: Write) -> None:
         ("1\ta\n1\tb\n", "line 2: the document id '1' came before"),
     ],
 )
-def test_a_bad_line_of_columns_is_named(write: Write, content: str, problem: str) -> None:
+def test_a_bad_line_of_columns_is_named(write, content, problem):
     path = write("c.tsv", content)
     assert str(refusal(lambda: read_documents(path))) == f"{path}, {problem}"
 
@@ -236,7 +232,7 @@ def test_a_bad_line_of_columns_is_named(write: Write, content: str, problem: str
         ("q.txt", "\u00a0", "line 1: the query '1' has no text"),
     ],
 )
-def test_bad_queries_are_named(write: Write, name: str, content: str, problem: str) -> None:
+def test_bad_queries_are_named(write, name, content, problem):
     path = write(name, content)
     assert f"{path}, {problem}" in str(refusal(lambda: read_queries(path)))
 
@@ -256,26 +252,24 @@ def test_bad_queries_are_named(write: Write, name: str, content: str, problem: s
         ("x" * 300, None, "cannot be read: File name too long"),
     ],
 )
-def test_a_bad_file_is_refused(
-    write: Write, tmp_path: Path, read: Any, name: str, content: str | None, problem: str
-) -> None:
+def test_a_bad_file_is_refused(write, tmp_path, read, name, content, problem):
     path = tmp_path / name if content is None else write(name, content)
     assert problem in str(refusal(lambda: read(path)))
 
 
-def test_a_path_that_is_no_corpus_is_refused_before_the_first_document(tmp_path: Path) -> None:
+def test_a_path_that_is_no_corpus_is_refused_before_the_first_document(tmp_path):
     with pytest.raises(CollectionError):
         read_documents(tmp_path / "missing.jsonl")
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[:-12], lambda data: b"plain", lambda d: b""])
-def test_a_damaged_gzip_file_is_refused(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+def test_a_damaged_gzip_file_is_refused(tmp_path, damage):
     path = tmp_path / "c.jsonl.gz"
     path.write_bytes(damage(gzip.compress(GOOD.encode() * 3)))
     assert str(refusal(lambda: read_documents(path))).startswith(str(path))
 
 
-def test_folders_without_the_needed_files_are_refused(write: Write, tmp_path: Path) -> None:
+def test_folders_without_the_needed_files_are_refused(write, tmp_path):
     folder = write("folder/data.bin", b"\x00").parent
     assert "no valid document (.docx, .eml" in str(refusal(lambda: read_documents(folder)))
     assert "no queries.jsonl" in str(refusal(lambda: read_queries(folder)))
@@ -286,7 +280,7 @@ def test_folders_without_the_needed_files_are_refused(write: Write, tmp_path: Pa
     assert "no valid document" in str(refusal(lambda: read_documents(tmp_path / "folder.jsonl")))
 
 
-def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_refused(tmp_path):
     path = tmp_path / "c.jsonl"
     path.symlink_to("/proc/self/mem")
     assert (
@@ -294,7 +288,7 @@ def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
     )
 
 
-def test_bad_files_of_a_folder_can_be_skipped(write: Write, tmp_path: Path) -> None:
+def test_bad_files_of_a_folder_can_be_skipped(write, tmp_path):
     write("folder/good.md", "fine")
     write("folder/blank.md", " \n")
     write("folder/binary.txt", b"\x89PNG\r\n\x1a\n")
@@ -317,22 +311,18 @@ def test_bad_files_of_a_folder_can_be_skipped(write: Write, tmp_path: Path) -> N
         ("c.tsv", "a", ", line 1: 1 column where 2 or 4 are expected"),
     ],
 )
-def test_bad_documents_are_refused_with_the_way_to_leave_them_out(
-    write: Write, name: str, content: str | bytes, problem: str
-) -> None:
+def test_bad_documents_are_refused_with_the_way_to_leave_them_out(write, name, content, problem):
     path = write(f"folder/{name}", content)
     error = str(refusal(lambda: documents_of(path)))
     assert error.startswith(f"{path}{problem}")
     assert "; the option --skip-bad-lines (in Python skipped=" in error
 
 
-def test_what_cannot_be_left_out_is_refused_without_that_way(tmp_path: Path) -> None:
+def test_what_cannot_be_left_out_is_refused_without_that_way(tmp_path):
     assert "skip-bad-lines" not in str(refusal(lambda: documents_of(tmp_path / "absent")))
 
 
-def test_links_that_lead_out_of_a_folder_and_pipes_are_bad_files(
-    write: Write, tmp_path: Path
-) -> None:
+def test_links_that_lead_out_of_a_folder_and_pipes_are_bad_files(write, tmp_path):
     secret = write("secret.txt", "secret")
     inside = write("folder/inner/fine.md", "fine")
     (inside.parent / "out.txt").symlink_to(secret)
@@ -358,7 +348,7 @@ def test_links_that_lead_out_of_a_folder_and_pipes_are_bad_files(
     assert unread_files([tmp_path / "folder"]) == "1 file skipped: 1 .odd"
 
 
-def test_an_id_is_bounded(write: Write) -> None:
+def test_an_id_is_bounded(write):
     def ids(length: int) -> list[str]:
         path = write("c.jsonl", f'{{"_id": "{"a" * length}", "text": "fine"}}')
         return [document.document_id for document in read_documents(path)]
@@ -367,7 +357,7 @@ def test_an_id_is_bounded(write: Write) -> None:
     assert "has 2,049 characters; at most 2,048 are expected" in str(refusal(lambda: ids(2_049)))
 
 
-def test_only_the_first_messages_of_skipped_lines_are_kept(write: Write) -> None:
+def test_only_the_first_messages_of_skipped_lines_are_kept(write):
     path = write("c.jsonl", "{\n" * 1000 + GOOD)
     skipped = SkippedLines()
     assert len(list(read_documents(path, skipped=skipped))) == 1
@@ -377,19 +367,19 @@ def test_only_the_first_messages_of_skipped_lines_are_kept(write: Write) -> None
     ]
 
 
-def test_a_corpus_of_bad_lines_only_is_refused_even_when_they_are_skipped(write: Write) -> None:
+def test_a_corpus_of_bad_lines_only_is_refused_even_when_they_are_skipped(write):
     path = write("c.jsonl", "{\n{")
     error = refusal(lambda: read_documents(path, skipped=SkippedLines()))
     assert str(error) == f"{path}: there is no valid document"
 
 
-def test_a_document_of_10_megabytes_is_read(write: Write) -> None:
+def test_a_document_of_10_megabytes_is_read(write):
     text = "word " * 2_000_000
     path = write("c.jsonl", json.dumps({"_id": "big", "text": text}) + "\n" + GOOD)
     assert [len(found.text) for found in read_documents(path)] == [len(text), 4]
 
 
-def test_memory_does_not_grow_with_the_corpus(write: Write) -> None:
+def test_memory_does_not_grow_with_the_corpus(write):
     path = write(
         "c.jsonl", "".join(f'{{"_id": "{n}", "text": "{"x" * 3000}"}}\n' for n in range(5000))
     )
@@ -427,9 +417,7 @@ METADATA = st.dictionaries(
     ),
     st.booleans(),
 )
-def test_documents_written_as_json_lines_are_read_the_same(
-    tmp_path_factory: pytest.TempPathFactory, documents: list[Document], escaped: bool
-) -> None:
+def test_documents_written_as_json_lines_are_read_the_same(tmp_path_factory, documents, escaped):
     path = tmp_path_factory.mktemp("documents") / "c.jsonl"
     fields = [
         {"_id": d.document_id, "title": d.title, "text": d.text, "metadata": dict(d.metadata)}
@@ -452,9 +440,7 @@ def test_documents_written_as_json_lines_are_read_the_same(
         ("covid-qa", 98, 1365),
     ],
 )
-def test_the_real_collections_are_read_whole(
-    shared_data: Path, name: str, documents: int, queries: int
-) -> None:
+def test_the_real_collections_are_read_whole(shared_data, name, documents, queries):
     skipped = SkippedLines()
     assert sum(1 for _ in read_documents(shared_data / name, skipped=skipped)) == documents
     assert len(read_queries(shared_data / name)) == queries
@@ -501,14 +487,14 @@ def write_saved_dataset(folder: Path, rows: list[dict[str, Any]]) -> Path:
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow", ""])
-def test_the_rows_of_a_table_are_documents(suffix: str, tmp_path: Path) -> None:
+def test_the_rows_of_a_table_are_documents(suffix, tmp_path):
     path = tmp_path / f"table{suffix}"
     path = write_table(path, ROWS) if suffix else write_saved_dataset(path, ROWS)
     assert list(read_documents(path)) == DOCUMENTS
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow", ""])
-def test_bad_rows_of_a_table_are_named_and_skipped(suffix: str, tmp_path: Path) -> None:
+def test_bad_rows_of_a_table_are_named_and_skipped(suffix, tmp_path):
     rows = [*ROWS, {"_id": "1", "text": "again"}, {"_id": None, "text": "no id"}]
     path = tmp_path / f"table{suffix}"
     path = write_table(path, rows) if suffix else write_saved_dataset(path, rows)
@@ -518,7 +504,7 @@ def test_bad_rows_of_a_table_are_named_and_skipped(suffix: str, tmp_path: Path) 
     assert skipped.count == 2
 
 
-def test_tables_that_cannot_be_read_are_refused(write: Write, tmp_path: Path) -> None:
+def test_tables_that_cannot_be_read_are_refused(write, tmp_path):
     for name in ("bad.parquet", "bad.arrow"):
         path = write(name, "no table")
         assert str(refusal(lambda path=path: read_documents(path))).startswith(f"{path}: cannot be")
@@ -530,7 +516,7 @@ def test_tables_that_cannot_be_read_are_refused(write: Write, tmp_path: Path) ->
     assert "queries are read from .jsonl" in str(refusal(lambda: read_queries(table)))
 
 
-def test_a_file_compressed_by_zstd_is_read(tmp_path: Path) -> None:
+def test_a_file_compressed_by_zstd_is_read(tmp_path):
     path = tmp_path / "corpus.jsonl.zst"
     with pyarrow.output_stream(str(path), compression="zstd") as file:
         file.write("\n".join(map(json.dumps, ROWS)).encode())
@@ -539,9 +525,7 @@ def test_a_file_compressed_by_zstd_is_read(tmp_path: Path) -> None:
     assert "cannot be read" in str(refusal(lambda: read_documents(path)))
 
 
-def test_a_pattern_of_files_is_read_in_the_order_of_their_names(
-    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pattern_of_files_is_read_in_the_order_of_their_names(write, tmp_path, monkeypatch):
     write_table(tmp_path / "part-3.parquet", ROWS[2:])
     for number in (2, 1):
         filled = {name: value for name, value in ROWS[number - 1].items() if value is not None}

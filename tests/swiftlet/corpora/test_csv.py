@@ -31,7 +31,7 @@ def read(
         '\ufeffid\ttext\r\n1\ta "b"\r\n', ' id \t text\n1\ta "b"\n', 'n\ttext\tid\n\ta "b"\t1',
     ],
 )  # fmt: skip
-def test_a_head_of_tabs_is_recognised(content: str | bytes, tmp_path: Path) -> None:
+def test_a_head_of_tabs_is_recognised(content, tmp_path):
     (found,), _ = read(tmp_path, content, "rows.tsv")
     assert (found.document_id, found.text) == ("1", 'a "b"')
 
@@ -47,7 +47,7 @@ def test_a_head_of_tabs_is_recognised(content: str | bytes, tmp_path: Path) -> N
         ("text\na\na\n", ["a", "a"]),
     ],
 )
-def test_files_of_other_programs_are_read(content: str, texts: list[str], tmp_path: Path) -> None:
+def test_files_of_other_programs_are_read(content, texts, tmp_path):
     found, _ = read(tmp_path, content)
     assert [each.text for each in found] == texts
     assert {name for each in found for name in each.metadata} <= {"n"}
@@ -75,9 +75,7 @@ def test_files_of_other_programs_are_read(content: str, texts: list[str], tmp_pa
         ('\ufeffid,text,year\n1,"a, b",5\n2,"c, d",6\n', ""),
     ],
 )
-def test_delimiters_and_quotes_are_recognised_and_said(
-    content: str, said: str, tmp_path: Path
-) -> None:
+def test_delimiters_and_quotes_are_recognised_and_said(content, said, tmp_path):
     found, skipped = read(tmp_path, content)
     assert found == [
         Document("1", "a, b", metadata={"year": 5}),
@@ -97,13 +95,13 @@ def test_delimiters_and_quotes_are_recognised_and_said(
         ('id,text\n1,5 inches"\n2,"b"\n', ['5 inches"', "b"]),
     ],
 )
-def test_cells_keep_their_quotes_and_signs(content: str, texts: list[str], tmp_path: Path) -> None:
+def test_cells_keep_their_quotes_and_signs(content, texts, tmp_path):
     found, _ = read(tmp_path, content)
     assert [each.text for each in found] == texts
 
 
 @pytest.mark.parametrize("number", ["inf", "-inf", "Infinity", "+inf", "1e999", "-1E+400"])
-def test_a_number_that_is_not_finite_is_a_text(number: str, tmp_path: Path) -> None:
+def test_a_number_that_is_not_finite_is_a_text(number, tmp_path):
     (tmp_path / "first.csv").write_text(f"id,text,v\n1,t,{number}\n2,t,1.5\n")
     many = "".join(f"{row},t,{row}.5\n" for row in range(1_001))
     (tmp_path / "late.csv").write_text(f"id,text,v\n{many}last,t,{number}\n")
@@ -120,9 +118,7 @@ def test_a_number_that_is_not_finite_is_a_text(number: str, tmp_path: Path) -> N
         ("utf-16-le", "UTF-16-LE"), ("utf-16-be", "UTF-16-BE"), ("utf-32", "UTF-32"),
     ],
 )  # fmt: skip
-def test_a_head_in_another_encoding_is_read_and_said(
-    encoding: str, said: str, tmp_path: Path
-) -> None:
+def test_a_head_in_another_encoding_is_read_and_said(encoding, said, tmp_path):
     found, skipped = read(tmp_path, "id,text,Größe\na,schön,5\n".encode(encoding))
     assert found == [Document("a", "schön", metadata={"Größe": 5})]
     assert skipped.notes == [f"rows.csv is read as {said}"]
@@ -138,9 +134,7 @@ def test_a_head_in_another_encoding_is_read_and_said(
         (b"\xff" + b"\0" * 90_000, None, []),
     ],
 )
-def test_the_encoding_is_recognised_wherever_it_shows(
-    last: bytes, text: str | None, said: list[str], tmp_path: Path
-) -> None:
+def test_the_encoding_is_recognised_wherever_it_shows(last, text, said, tmp_path):
     rows = b"".join(b"%d,plain words\n" % number for number in range(9_000))
     found, skipped = read(tmp_path, b"id,text\n" + rows + b"last," + last)
     assert len(found) == 9_000 + (text is not None)
@@ -150,12 +144,12 @@ def test_the_encoding_is_recognised_wherever_it_shows(
 
 
 @pytest.mark.parametrize("number", ["9" * 5_000, "1e999", "9" * 400 + ".5", "-1e-999999999999"])
-def test_a_number_that_no_type_has_is_a_text(number: str, tmp_path: Path) -> None:
+def test_a_number_that_no_type_has_is_a_text(number, tmp_path):
     ((found,), _) = read(tmp_path, f"id,text,n\na,hello,{number}\n")
     assert found.metadata["n"] in {number, 0.0}
 
 
-def test_nan_in_a_column_of_numbers_is_a_missing_value(tmp_path: Path) -> None:
+def test_nan_in_a_column_of_numbers_is_a_missing_value(tmp_path):
     rows = "1,t,NaN,nan,true,nan\n2,t,2.5,3,nan,bread\n3,t,,7,FALSE,5\n4,t,nan,NaN,,\n"
     found, skipped = read(tmp_path, f"id,text,a,b,c,d\n{rows}")
     assert [each.metadata for each in found] == [
@@ -165,7 +159,7 @@ def test_nan_in_a_column_of_numbers_is_a_missing_value(tmp_path: Path) -> None:
     assert skipped.count == 0
 
 
-def test_a_row_of_several_lines_has_a_bound(tmp_path: Path) -> None:
+def test_a_row_of_several_lines_has_a_bound(tmp_path):
     line = f"{'x' * 9_999}\n"
     found, skipped = read(tmp_path, f'id,text\n1,"open\n{line * 1_000}2,fine\n')
     assert [each.document_id for each in found] == ["2"]
@@ -175,14 +169,14 @@ def test_a_row_of_several_lines_has_a_bound(tmp_path: Path) -> None:
     assert [each.document_id for each in found] == ["1", "2"]
 
 
-def test_integers_beyond_all_floats_stay_exact(tmp_path: Path) -> None:
+def test_integers_beyond_all_floats_stay_exact(tmp_path):
     ids = [2**53 + 1, 2**63 - 1, -(2**64) - 1, 10**30 + 1]
     rows = "".join(f"{place},t,{each}\n" for place, each in enumerate([*ids, 0.5]))
     found, _ = read(tmp_path, f"id,text,user\n{rows}")
     assert [each.metadata["user"] for each in found] == [*ids, 0.5]
 
 
-def test_rows_without_ids_have_ids_that_stay(tmp_path: Path) -> None:
+def test_rows_without_ids_have_ids_that_stay(tmp_path):
     found, skipped = read(tmp_path, "title,text\nA,one\nB,two\nA,one\n")
     first, second, again = (each.document_id for each in found)
     assert again == f"{first}-2"
@@ -209,9 +203,7 @@ def test_rows_without_ids_have_ids_that_stay(tmp_path: Path) -> None:
         ('id,text\r1,"open\r2,two\r', ["2"], 1),
     ],
 )
-def test_after_a_quote_that_is_not_closed_rows_begin_again(
-    content: str, ids: list[str], count: int, tmp_path: Path
-) -> None:
+def test_after_a_quote_that_is_not_closed_rows_begin_again(content, ids, count, tmp_path):
     found, skipped = read(tmp_path, content)
     assert [each.document_id for each in found] == ids
     assert skipped.count == count
@@ -226,9 +218,7 @@ LINES = st.lists(
 @given(LINES, st.sampled_from(["\n", "\r\n", "\r"]))
 @example(['a","'] * 5, "\n")
 @example(["\x00", "\x00"], "\n")
-def test_no_line_is_lost_without_a_count(
-    tmp_path_factory: pytest.TempPathFactory, lines: list[str], end: str
-) -> None:
+def test_no_line_is_lost_without_a_count(tmp_path_factory, lines, end):
     rows = [f"{number},{line}" for number, line in enumerate(lines)]
     content = end.join(["id,text", *rows, "last,fine"]) + end
     found, skipped = read(tmp_path_factory.mktemp("rows"), content)
@@ -237,7 +227,7 @@ def test_no_line_is_lost_without_a_count(
     assert found[-1].document_id == "last" or "last,fine" in found[-1].text
 
 
-def test_lines_are_parsed_a_few_times_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_are_parsed_a_few_times_at_most(monkeypatch):
     steps = 0
     parse = csv_rows.csv.reader
 

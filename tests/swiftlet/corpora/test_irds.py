@@ -38,7 +38,7 @@ class TitledDoc(NamedTuple):
 
 
 @pytest.fixture
-def register(tmp_path: Path) -> Iterator[Register]:
+def register(tmp_path) -> Iterator[Register]:
     """Registers a dataset of local files with ir_datasets and gives its name with irds:."""
     registered = ir_datasets.registry._registered
     before = set(registered)
@@ -74,7 +74,7 @@ def refusal(read: Callable[[Path], object], path: Path) -> str:
     return str(caught.value)
 
 
-def test_documents_queries_and_qrels_are_read_by_name(register: Register) -> None:
+def test_documents_queries_and_qrels_are_read_by_name(register):
     path = register(docs_tsv=DOCS, queries_tsv=QUERIES, qrels_trec=QRELS)
     assert list(read_documents(path)) == [Document("d1", "one"), Document("d2", "two")]
     assert read_queries(path) == [Query("q1", "which?"), Query("q2", "what?")]
@@ -82,7 +82,7 @@ def test_documents_queries_and_qrels_are_read_by_name(register: Register) -> Non
     assert corpus_files(path) == []
 
 
-def test_title_text_and_url_go_where_they_belong(register: Register, tmp_path: Path) -> None:
+def test_title_text_and_url_go_where_they_belong(register, tmp_path):
     (tmp_path / "titled").write_text("d1\tTides\tThe moon.\thttp://a\nd2\t\tNo title.\t\n")
     path = register(TsvDocs(LocalDownload(tmp_path / "titled"), doc_cls=TitledDoc))
     assert list(read_documents(path)) == [
@@ -111,7 +111,7 @@ def test_title_text_and_url_go_where_they_belong(register: Register, tmp_path: P
         ),
     ],
 )
-def test_the_types_of_ir_datasets_are_understood(dataset, values, document) -> None:
+def test_the_types_of_ir_datasets_are_understood(dataset, values, document):
     kind = ir_datasets.load(dataset).docs_cls()
     fields = {**dict.fromkeys(kind._fields, ""), **values, "doc_id": "d"}
     assert document_from_record(kind(**fields)) == document
@@ -126,13 +126,13 @@ def test_the_types_of_ir_datasets_are_understood(dataset, values, document) -> N
         ("bright/aops", "text"),
     ],
 )
-def test_the_queries_of_ir_datasets_are_understood(dataset: str, field: str) -> None:
+def test_the_queries_of_ir_datasets_are_understood(dataset, field):
     kind = ir_datasets.load(dataset).queries_cls()
     fields = {**dict.fromkeys(kind._fields, "other"), field: "why?", "query_id": "q"}
     assert query_from_record(kind(**fields)) == Query("q", "why?")
 
 
-def test_memory_does_not_grow_with_the_dataset(register: Register) -> None:
+def test_memory_does_not_grow_with_the_dataset(register):
     word = "word " * 200
     path = register(docs_tsv="".join(f"d{number}\t{word}\n" for number in range(10_000)))
     tracemalloc.start()
@@ -142,7 +142,7 @@ def test_memory_does_not_grow_with_the_dataset(register: Register) -> None:
     assert peak_bytes < 2_000_000
 
 
-def test_a_missing_entity_of_a_dataset_is_named_at_once(register: Register) -> None:
+def test_a_missing_entity_of_a_dataset_is_named_at_once(register):
     path = register(docs_tsv=DOCS, queries_tsv=QUERIES)
     with pytest.raises(CollectionError, match=r"no qrels; it has documents and queries$"):
         read_qrels(path)
@@ -153,7 +153,7 @@ def test_a_missing_entity_of_a_dataset_is_named_at_once(register: Register) -> N
         read_queries(path)
 
 
-def test_an_unknown_name_is_refused_with_the_nearest_one() -> None:
+def test_an_unknown_name_is_refused_with_the_nearest_one():
     expected = (
         "irds:beir/scifacts: ir_datasets has no such dataset; did you mean irds:beir/scifact?"
     )
@@ -161,9 +161,7 @@ def test_an_unknown_name_is_refused_with_the_nearest_one() -> None:
     assert refusal(read_qrels, Path("irds:")).endswith("ir_datasets has no such dataset")
 
 
-def test_a_dataset_that_is_not_there_and_cannot_be_downloaded_is_refused(
-    register: Register, tmp_path: Path
-) -> None:
+def test_a_dataset_that_is_not_there_and_cannot_be_downloaded_is_refused(register, tmp_path):
     missing = register(TsvDocs(LocalDownload(tmp_path / "missing.tsv")))
     there_is_no = f"{missing}: it is not downloaded: there is no {tmp_path / 'missing.tsv'}"
     assert refusal(read_documents, missing) == there_is_no
@@ -177,7 +175,7 @@ def test_a_dataset_that_is_not_there_and_cannot_be_downloaded_is_refused(
         )
 
 
-def test_bad_records_are_named_or_skipped(register: Register) -> None:
+def test_bad_records_are_named_or_skipped(register):
     path = register(docs_tsv="d1\tone\nd2\t \nd1\tagain\n\x01\tcontrol\nd3\tthree\n")
     assert refusal(read_documents, path) == (
         f"{path}: record 2: the document 'd2' has neither text nor title"
@@ -190,7 +188,7 @@ def test_bad_records_are_named_or_skipped(register: Register) -> None:
     assert "record 4: the document id '\\x01' holds the forbidden" in skipped.messages[2]
 
 
-def test_bad_queries_qrels_and_files_are_named(register: Register, tmp_path: Path) -> None:
+def test_bad_queries_qrels_and_files_are_named(register, tmp_path):
     path = register(queries_tsv="q1\tone\nq1\ttwo\n", docs_tsv="d1\tone\textra\n")
     assert refusal(read_queries, path).endswith("record 2: the query id 'q1' came before")
     assert refusal(read_documents, path).endswith(
@@ -213,9 +211,7 @@ def test_bad_queries_qrels_and_files_are_named(register: Register, tmp_path: Pat
         assert refusal(read, empty) == f"{empty}: {nothing}"
 
 
-def test_without_ir_datasets_the_extra_that_brings_it_is_named(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_ir_datasets_the_extra_that_brings_it_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "ir_datasets", None)
     for read in (read_documents, read_queries, read_qrels):
         with pytest.raises(MissingExtraError, match=r"'ir_datasets' is not installed: .*\[irds"):

@@ -3,7 +3,6 @@
 import math
 import sys
 import uuid
-from collections.abc import Callable
 from datetime import date, time, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -62,9 +61,7 @@ def read(table: pa.Table, folder: Path) -> tuple[list[Any], SkippedLines]:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("new", [pa.ipc.new_file, pa.ipc.new_stream])
-def test_columns_of_arrow_are_stored(
-    column: Any, stored: list[Any], new: Any, tmp_path: Path
-) -> None:
+def test_columns_of_arrow_are_stored(column, stored, new, tmp_path):
     table = pa.table({"id": ["1", "2"], "text": ["a", "b"], "c": column})
     with new(str(tmp_path / "a.arrow"), table.schema) as writer:
         writer.write_table(table)
@@ -108,9 +105,9 @@ def test_columns_of_arrow_are_stored(
     ],
 )  # fmt: skip
 def test_the_values_of_a_column_are_stored(
-    values: list[Any], kind: Any, stored: list[Any], tmp_path: Path, pandas_is_missing: bool,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    values, kind, stored, tmp_path, pandas_is_missing,
+    monkeypatch
+):  # fmt: skip
     if pandas_is_missing:
         monkeypatch.setitem(sys.modules, "pandas", None)
     found, skipped = read(column(values, kind), tmp_path)
@@ -133,9 +130,7 @@ def test_the_values_of_a_column_are_stored(
         (column([timedelta(1), None]), [None], "the metadata cannot be stored as JSON: 'v'"),
     ],
 )  # fmt: skip
-def test_a_value_that_cannot_be_stored_is_one_bad_row(
-    table: pa.Table, stored: list[Any], problem: str, tmp_path: Path
-) -> None:
+def test_a_value_that_cannot_be_stored_is_one_bad_row(table, stored, problem, tmp_path):
     found, skipped = read(table, tmp_path)
     assert found == stored
     assert skipped.count == 1
@@ -166,7 +161,7 @@ ODD = [
 
 @pytest.mark.parametrize("odd", ODD, ids=lambda odd: f"{odd.type}")
 @pytest.mark.parametrize("within", [False, True])
-def test_an_odd_value_is_one_bad_row(odd: pa.Array, within: bool, tmp_path: Path) -> None:
+def test_an_odd_value_is_one_bad_row(odd, within, tmp_path):
     values = pa.ListArray.from_arrays(list(range(1_501)), odd) if within else odd
     skipped, ids = SkippedLines(), [f"{number}" for number in range(1_500)]
     table = pa.table({"id": ids, "text": ["t"] * 1_500, "v": values})
@@ -184,9 +179,7 @@ def test_an_odd_value_is_one_bad_row(odd: pa.Array, within: bool, tmp_path: Path
         ([Decimal(7), Decimal(10**30)], pa.decimal128(38, 0), ["7", f"{10**30}"]),
     ],
 )
-def test_uuids_and_whole_decimals_are_ids(
-    ids: list[Any], kind: Any, texts: list[str], tmp_path: Path
-) -> None:
+def test_uuids_and_whole_decimals_are_ids(ids, kind, texts, tmp_path):
     table = pa.table({"id": pa.array(ids, kind), "text": ["t"] * len(ids)})
     pyarrow.parquet.write_table(table, tmp_path / "t.parquet")
     assert [each.document_id for each in read_documents(tmp_path / "t.parquet")] == texts
@@ -204,14 +197,12 @@ def test_uuids_and_whole_decimals_are_ids(
         (Decimal("sNaN"), {}), ([pandas.NA, Decimal("NaN"), 1], {"v": [None, None, 1]}),
     ],
 )  # fmt: skip
-def test_times_of_numpy_are_texts_and_missing_values_are_left_out(
-    value: object, stored: dict[str, object]
-) -> None:
+def test_times_of_numpy_are_texts_and_missing_values_are_left_out(value, stored):
     (found,) = documents_of([{"id": "a", "text": "t", "v": value}])
     assert found.metadata == stored
 
 
-def test_a_length_of_time_is_no_integer() -> None:
+def test_a_length_of_time_is_no_integer():
     with pytest.raises(CollectionError, match="a length of time"):
         list(documents_of([{"id": "a", "text": "t", "v": np.timedelta64(5, "ns")}]))
 
@@ -238,9 +229,7 @@ PLACES = [0, 1, 2, 3]
          [{"x": ["a"]}, {"x": ["b"]}]),
     ],
 )  # fmt: skip
-def test_invalid_utf_8_is_one_bad_row_wherever_it_stands(
-    values: pa.Array, stored: list[Any], is_file: bool, tmp_path: Path
-) -> None:
+def test_invalid_utf_8_is_one_bad_row_wherever_it_stands(values, stored, is_file, tmp_path):
     table = pa.table({"id": ["0", "1", "2"], "text": ["t"] * 3, "v": values})
     skipped, path = SkippedLines(), tmp_path / "t.arrow"
     if is_file:
@@ -253,9 +242,7 @@ def test_invalid_utf_8_is_one_bad_row_wherever_it_stands(
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
-def test_a_large_value_of_many_rows_is_in_memory_once(
-    suffix: str, tmp_path: Path, peak_megabytes: Callable[[Callable[[], object]], float]
-) -> None:
+def test_a_large_value_of_many_rows_is_in_memory_once(suffix, tmp_path, peak_megabytes):
     numbers, text = np.zeros(200, np.int8), "a" * 1_000_000
     texts = pa.DictionaryArray.from_arrays(pa.array(numbers, mask=numbers == 1), [text, "b"])
     table = pa.table({"id": [f"{number}" for number in range(200)], "text": texts})
@@ -274,7 +261,7 @@ def test_a_large_value_of_many_rows_is_in_memory_once(
 
 
 @pytest.mark.parametrize("form", ["parquet", "table", "frame"])
-def test_two_columns_of_one_name_are_refused(form: str, tmp_path: Path) -> None:
+def test_two_columns_of_one_name_are_refused(form, tmp_path):
     corpus: Any = pa.table([["a"], ["x"], ["y"]], names=["id", "text", "text"])
     if form == "parquet":
         pyarrow.parquet.write_table(corpus, tmp_path / "t.parquet")
@@ -285,7 +272,7 @@ def test_two_columns_of_one_name_are_refused(form: str, tmp_path: Path) -> None:
         list(documents_of(corpus, skipped=SkippedLines()))
 
 
-def test_integer_ids_are_their_decimal_text_everywhere(tmp_path: Path) -> None:
+def test_integer_ids_are_their_decimal_text_everywhere(tmp_path):
     rows = {"id": [7, 2**60], "text": ["a", "b"]}
     (tmp_path / "a.jsonl").write_text(
         '{"id": 7, "text": "a"}\n{"id": 1152921504606846976, "text": "b"}'
@@ -308,7 +295,7 @@ def test_integer_ids_are_their_decimal_text_everywhere(tmp_path: Path) -> None:
         list(documents_of([{"id": "a", "text": "a", "n": 10**5_000}]))
 
 
-def test_scalars_of_numpy_are_numbers_and_missing_values_of_pandas_are_missing() -> None:
+def test_scalars_of_numpy_are_numbers_and_missing_values_of_pandas_are_missing():
     row = {
         "id": "a", "text": "t", "title": math.nan, "i": np.int64(5), "f": np.float32(0.5),
         "b": np.bool_(True), "n": np.float32("nan"), "t": pandas.NaT, "l": [np.int8(1)],
@@ -336,7 +323,7 @@ ARROW = {
 
 
 @given(st.data())
-def test_any_column_is_read_or_its_rows_are_counted(data: st.DataObject) -> None:
+def test_any_column_is_read_or_its_rows_are_counted(data):
     kind = data.draw(st.sampled_from([*ARROW]))
     values = st.none() | ARROW[kind]
     wrap = data.draw(st.sampled_from(["plain", "list", "struct"]))
@@ -350,7 +337,7 @@ def test_any_column_is_read_or_its_rows_are_counted(data: st.DataObject) -> None
     assert len(read_rows) + skipped.count == len(found)
 
 
-def test_a_name_of_a_column_that_is_no_text_is_in_every_bad_row(tmp_path: Path) -> None:
+def test_a_name_of_a_column_that_is_no_text_is_in_every_bad_row(tmp_path):
     with pa.OSFile(f"{tmp_path / 't.arrow'}", "wb") as sink:
         table = column([1, 2]).rename_columns(["id", "text", "NAME"])
         with pa.ipc.new_file(sink, table.schema) as writer:

@@ -1,7 +1,6 @@
 """Qrels and runs, read and written."""
 
 import gzip
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from swiftlet.corpora.identifiers import check_trec_id
 from swiftlet.corpora.lines import LineError
 from swiftlet.corpora.trec import check_qrels, qrels_path, read_qrels, read_run, write_run
 from swiftlet.errors import CollectionError, InvalidArgumentError, StorageError
-from swiftlet.types import Qrels, Run
 
 HEADER = "query-id\tcorpus-id\tscore\n"
 EXPECTED = {"q1": {"d1": 1, "d 2": 0}, "q2": {"d1": 2}}
@@ -30,9 +28,7 @@ EXPECTED = {"q1": {"d1": 1, "d 2": 0}, "q2": {"d1": 2}}
     ],
 )
 @pytest.mark.parametrize("name", ["qrels.tsv", "qrels.txt.gz"])
-def test_qrels_of_beir_trec_and_ms_marco_are_read(
-    tmp_path: Path, name: str, content: str, qrels: Qrels
-) -> None:
+def test_qrels_of_beir_trec_and_ms_marco_are_read(tmp_path, name, content, qrels):
     data = content.encode()
     (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
     assert read_qrels(tmp_path / name) == qrels
@@ -64,9 +60,7 @@ def test_qrels_of_beir_trec_and_ms_marco_are_read(
         (read_run, "q Q0 d 1 2 t\nq Q0 d 2 1 t", "line 2: the document 'd' has the score 1.0"),
     ],
 )
-def test_a_bad_line_of_qrels_or_runs_is_named(
-    tmp_path: Path, read: Callable[[Path], object], content: str | bytes, problem: str
-) -> None:
+def test_a_bad_line_of_qrels_or_runs_is_named(tmp_path, read, content, problem):
     path = tmp_path / "file.tsv"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(CollectionError) as caught:
@@ -76,7 +70,7 @@ def test_a_bad_line_of_qrels_or_runs_is_named(
     assert len(caught.value.problem) < 250
 
 
-def test_a_missing_split_is_refused_with_those_that_exist(tmp_path: Path) -> None:
+def test_a_missing_split_is_refused_with_those_that_exist(tmp_path):
     with pytest.raises(CollectionError, match="no qrels of the split 'test'; there are none"):
         qrels_path(tmp_path, "test")
     (tmp_path / "qrels").mkdir()
@@ -91,7 +85,7 @@ def test_a_missing_split_is_refused_with_those_that_exist(tmp_path: Path) -> Non
         read_qrels(tmp_path)
 
 
-def test_qrels_of_unknown_queries_or_documents_are_refused() -> None:
+def test_qrels_of_unknown_queries_or_documents_are_refused():
     qrels = {"q1": {"d1": 1, "d2": 0}, "q2": {"d2": 1, "d3": 1, "d4": 1, "d5": 1}}
     documents = {"d1", "d2", "d3", "d4", "d5"}
     check_qrels(Path("qrels.tsv"), qrels, {"q1", "q2", "q3"}, documents.__contains__)
@@ -103,7 +97,7 @@ def test_qrels_of_unknown_queries_or_documents_are_refused() -> None:
     )
 
 
-def test_a_run_is_written_best_first_with_ties_by_document_id(tmp_path: Path) -> None:
+def test_a_run_is_written_best_first_with_ties_by_document_id(tmp_path):
     path = tmp_path / "run.trec"
     path.write_text("earlier")
     of_numpy: Any = np.float32(0.1)
@@ -128,8 +122,8 @@ def test_a_run_is_written_best_first_with_ties_by_document_id(tmp_path: Path) ->
     ],
 )
 def test_invalid_entries_of_a_run_are_refused_and_nothing_is_written(
-    tmp_path: Path, run: Run, tag: str, error: type[Exception], problem: str
-) -> None:
+    tmp_path, run, tag, error, problem
+):
     path = tmp_path / "run.trec"
     path.write_text("earlier")
     with pytest.raises(error, match=problem):
@@ -138,7 +132,7 @@ def test_invalid_entries_of_a_run_are_refused_and_nothing_is_written(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_run_is_not_written_where_it_cannot_be(tmp_path: Path) -> None:
+def test_a_run_is_not_written_where_it_cannot_be(tmp_path):
     with pytest.raises(InvalidArgumentError, match="is not a file"):
         write_run(tmp_path, {"q": {"a": 1.0}}, "t")
     with pytest.raises(StorageError, match="No such file or directory"):
@@ -164,8 +158,8 @@ SCORES = st.floats(allow_nan=False, allow_infinity=False)
 @example("a\u00a0b")
 @example("\u2028")
 def test_a_run_is_written_only_with_ids_that_are_read_and_read_only_with_these(
-    tmp_path_factory: pytest.TempPathFactory, value: str
-) -> None:
+    tmp_path_factory, value
+):
     path = tmp_path_factory.mktemp("run") / "run.trec"
     path.write_bytes(f"q Q0 {value} 1 0.5 tag\n".encode(errors="surrogatepass"))
     try:
@@ -189,9 +183,7 @@ def test_a_run_is_written_only_with_ids_that_are_read_and_read_only_with_these(
     ),
     st.sampled_from(["run.trec", "run.trec.gz"]),
 )
-def test_a_run_that_was_written_is_read_the_same(
-    tmp_path_factory: pytest.TempPathFactory, run: Run, name: str
-) -> None:
+def test_a_run_that_was_written_is_read_the_same(tmp_path_factory, run, name):
     path = tmp_path_factory.mktemp("run") / name
     write_run(path, run, "tag")
     found = read_run(path)
@@ -211,8 +203,6 @@ def test_a_run_that_was_written_is_read_the_same(
         ("qmsum", "val", 237, 237),
     ],
 )
-def test_the_real_qrels_are_read_whole(
-    shared_data: Path, name: str, split: str, queries: int, judgements: int
-) -> None:
+def test_the_real_qrels_are_read_whole(shared_data, name, split, queries, judgements):
     qrels = read_qrels(qrels_path(shared_data / name, split))
     assert (len(qrels), sum(map(len, qrels.values()))) == (queries, judgements)

@@ -31,7 +31,7 @@ def parquet(kind: pyarrow.DataType, path: Path) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["parquet", "fixed", "jsonl", "rows"])
-def test_a_column_of_vectors_is_left_out_with_one_note(kind: str, tmp_path: Path) -> None:
+def test_a_column_of_vectors_is_left_out_with_one_note(kind, tmp_path):
     if kind == "jsonl":
         corpus = tmp_path / "corpus.jsonl"
         corpus.write_text("\n".join(map(json.dumps, ROWS)))
@@ -47,7 +47,7 @@ def test_a_column_of_vectors_is_left_out_with_one_note(kind: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("kind", ["parquet", "rows"])
-def test_an_encoder_makes_other_embeddings_than_documents_bring(kind: str, tmp_path: Path) -> None:
+def test_an_encoder_makes_other_embeddings_than_documents_bring(kind, tmp_path):
     corpus: Corpus = [
         {"id": row["id"], "text": "Bees.", "embedding": row["vector"]} for row in ROWS
     ]
@@ -64,7 +64,7 @@ def test_an_encoder_makes_other_embeddings_than_documents_bring(kind: str, tmp_p
         [*documents_to_encode(bare)]
 
 
-def test_a_short_list_of_a_fixed_size_is_left_out_and_what_is_named_stays(tmp_path: Path) -> None:
+def test_a_short_list_of_a_fixed_size_is_left_out_and_what_is_named_stays(tmp_path):
     table = pyarrow.table(
         {
             "id": ["a"],
@@ -80,13 +80,13 @@ def test_a_short_list_of_a_fixed_size_is_left_out_and_what_is_named_stays(tmp_pa
     assert document.metadata == {"vector": [0.5, 2.0]}
 
 
-def test_lists_of_integers_and_of_texts_stay_metadata() -> None:
+def test_lists_of_integers_and_of_texts_stay_metadata():
     row = {"id": "a", "text": "Bees.", "years": [*range(2000, 2100)], "words": ["bee"] * 100}
     (document,) = documents_of([row])
     assert {*document.metadata} == {"years", "words"}
 
 
-def test_what_export_vectors_wrote_is_no_corpus_but_adopted(tmp_path: Path) -> None:
+def test_what_export_vectors_wrote_is_no_corpus_but_adopted(tmp_path):
     table = pyarrow.table({"passage_id": ["a#0"]}).replace_schema_metadata({"swiftlet": "{}"})
     pyarrow.parquet.write_table(table, tmp_path / "vectors.parquet")
     with pytest.raises(CollectionError, match="swiftlet adopt makes an index of them"):
@@ -94,7 +94,7 @@ def test_what_export_vectors_wrote_is_no_corpus_but_adopted(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", ["wide.parquet", "wide.arrow"])
-def test_of_wide_rows_only_a_few_are_decoded_at_a_time(name: str, tmp_path: Path) -> None:
+def test_of_wide_rows_only_a_few_are_decoded_at_a_time(name, tmp_path):
     wide = pyarrow.array(np.random.default_rng(0).normal(size=150 << 15).astype(np.float32))
     table = pyarrow.table({"vector": pyarrow.FixedSizeListArray.from_arrays(wide, 1 << 15)})
     path = tmp_path / name

@@ -1,6 +1,5 @@
 import sys
 import threading
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -11,7 +10,6 @@ import pytest
 
 import swiftlet
 from swiftlet.deadline import due_at
-from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.encoders.opening import encoder_place, open_encoder
 from swiftlet.errors import (
     ArtefactError,
@@ -19,7 +17,6 @@ from swiftlet.errors import (
     EncoderTimeoutError,
     InvalidArgumentError,
 )
-from swiftlet.types import Document
 
 MODULE = """
 from swiftlet.encoders.encoder import load_encoder
@@ -42,7 +39,7 @@ def letters(texts: list[str]) -> list[list[float]]:
 
 
 @pytest.fixture
-def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def module(tmp_path, monkeypatch) -> str:
     """A module in the working directory."""
     name = f"own_{tmp_path.name}"
     (tmp_path / f"{name}.py").write_text(MODULE)
@@ -52,7 +49,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.mark.parametrize("kind", [list, np.float64, np.float32, np.float16, tuple])
-def test_a_function_may_return_lists_or_any_floats(kind: Any) -> None:
+def test_a_function_may_return_lists_or_any_floats(kind):
     def embed(texts: list[str]) -> Any:
         found = letters(texts)
         return kind(found) if kind in {list, tuple} else np.array(found, kind)
@@ -85,14 +82,12 @@ def test_a_function_may_return_lists_or_any_floats(kind: Any) -> None:
         (lambda texts: 1 / 0, "has failed: ZeroDivisionError: division by zero"),
     ],
 )
-def test_a_function_that_gives_no_embeddings_is_refused(
-    embed: Callable[[list[str]], Any], sentence: str
-) -> None:
+def test_a_function_that_gives_no_embeddings_is_refused(embed, sentence):
     with pytest.raises(EncoderError, match=sentence):
         open_encoder(embed, "query")
 
 
-def test_a_function_that_gives_another_width_later_is_refused() -> None:
+def test_a_function_that_gives_another_width_later_is_refused():
     encoder = open_encoder(lambda texts: np.ones((len(texts), 4 + (len(texts) == 2))), "query")
     with pytest.raises(
         EncoderError, match=r"of shape \(2, 5\), but 2 rows of 4 numbers are expected"
@@ -104,7 +99,7 @@ def test_a_function_that_gives_another_width_later_is_refused() -> None:
         encoder.embed([1, 2])
 
 
-def test_a_function_is_named_by_its_module(module: str, shipped_encoder: OnnxEncoder) -> None:
+def test_a_function_is_named_by_its_module(module, shipped_encoder):
     for name in (f"{module}:embed", f"{module}:Model.embed"):
         encoder = open_encoder(name, "query")
         cosine = encoder.encode(["bees"])[0] @ shipped_encoder.encode(["bees"])[0]
@@ -120,25 +115,23 @@ def test_a_function_is_named_by_its_module(module: str, shipped_encoder: OnnxEnc
         ("{}:Model", "has failed: TypeError"),
     ],
 )
-def test_a_name_that_leads_to_no_function_is_one_sentence(
-    module: str, name: str, sentence: str
-) -> None:
+def test_a_name_that_leads_to_no_function_is_one_sentence(module, name, sentence):
     with pytest.raises((InvalidArgumentError, EncoderError), match=sentence):
         open_encoder(name.format(module), "query")
 
 
-def test_a_path_with_a_colon_stays_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_with_a_colon_stays_a_path(tmp_path, monkeypatch):
     (tmp_path / "a:b").mkdir()
     monkeypatch.chdir(tmp_path)
     assert encoder_place("a:b") == Path("a:b")
 
 
-def test_a_precision_is_for_exported_encoders() -> None:
+def test_a_precision_is_for_exported_encoders():
     with pytest.raises(InvalidArgumentError, match=r"precision is int8, but the encoder .*letters"):
         open_encoder(letters, "query", precision="int8")
 
 
-def test_one_thread_at_a_time_calls_a_function_and_searches_do_not_wait_for_ever() -> None:
+def test_one_thread_at_a_time_calls_a_function_and_searches_do_not_wait_for_ever():
     calls, end = threading.Semaphore(0), threading.Event()
 
     def embed(texts: list[str]) -> Any:
@@ -160,9 +153,7 @@ def test_one_thread_at_a_time_calls_a_function_and_searches_do_not_wait_for_ever
     assert encoder.encode(["bees"]).shape == (1, 26)
 
 
-def test_an_index_of_a_function_runs_it_only_when_it_is_named(
-    small_documents: list[Document], tmp_path: Path
-) -> None:
+def test_an_index_of_a_function_runs_it_only_when_it_is_named(small_documents, tmp_path):
     index = tmp_path / "index"
     swiftlet.build(small_documents[::5], index, encoder=letters)
     with pytest.raises(ArtefactError, match=r"test_function:letters, which only runs when you na"):

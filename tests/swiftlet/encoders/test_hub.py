@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, Self
 
 import pytest
@@ -62,7 +61,7 @@ def hub() -> Iterator[Hub]:
 
 
 @pytest.fixture
-def swiftlet(hub: Hub, tmp_path: Path) -> Swiftlet:
+def swiftlet(hub, tmp_path) -> Swiftlet:
     """Runs a command with the stand-in as its hub."""
 
     def run(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -78,9 +77,7 @@ def swiftlet(hub: Hub, tmp_path: Path) -> Swiftlet:
 
 
 @pytest.mark.check
-def test_an_encoder_of_the_hub_is_found_by_its_name(
-    hub: Hub, swiftlet: Swiftlet, tmp_path: Path
-) -> None:
+def test_an_encoder_of_the_hub_is_found_by_its_name(hub, swiftlet, tmp_path):
     files = {path.name: path.read_bytes() for path in LOOKUP_QUERY_ENCODER.iterdir()}
     hub.files["owner/look-up"] = files
     fetched = swiftlet("encoders", "get", "owner/look-up")
@@ -94,9 +91,7 @@ def test_an_encoder_of_the_hub_is_found_by_its_name(
 
 
 @pytest.mark.check
-def test_what_is_no_encoder_or_cannot_be_found_is_named(
-    hub: Hub, swiftlet: Swiftlet, tmp_path: Path
-) -> None:
+def test_what_is_no_encoder_or_cannot_be_found_is_named(hub, swiftlet, tmp_path):
     files = {path.name: path.read_bytes() for path in LOOKUP_QUERY_ENCODER.iterdir()}
     hub.files |= {
         "owner/model": {"README.md": b"", "modules.json": b"[]"},

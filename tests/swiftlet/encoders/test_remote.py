@@ -1,7 +1,6 @@
 import json
 import pickle
 from collections.abc import Iterator
-from pathlib import Path
 from threading import BoundedSemaphore
 from time import perf_counter
 
@@ -10,7 +9,7 @@ import pytest
 
 import swiftlet
 from swiftlet.deadline import due_at
-from swiftlet.encoders.encoder import ModelEncoder, OnnxEncoder
+from swiftlet.encoders.encoder import ModelEncoder
 from swiftlet.encoders.opening import encoder_place, open_encoder
 from swiftlet.encoders.remote import EncoderAddress, Endpoint
 from swiftlet.errors import (
@@ -25,7 +24,6 @@ from tests.command_line import refusal
 from tests.command_line import swiftlet as swiftlet_command
 from tests.embeddings_server import (
     EmbeddingsServer,
-    Fault,
     answer,
     answering,
     drip,
@@ -45,15 +43,13 @@ def server() -> Iterator[EmbeddingsServer]:
 
 
 @pytest.fixture
-def encoder(server: EmbeddingsServer) -> ModelEncoder:
+def encoder(server) -> ModelEncoder:
     found = open_encoder(server.address, "query")
     server.asked.clear()
     return found
 
 
-def test_an_address_gives_the_embeddings_of_the_model_behind_it(
-    server: EmbeddingsServer, encoder: ModelEncoder, shipped_encoder: OnnxEncoder
-) -> None:
+def test_an_address_gives_the_embeddings_of_the_model_behind_it(server, encoder, shipped_encoder):
     server.change = lambda found: 3 * found
     found = encoder.encode(TEXTS)
     assert found.dtype == np.float32
@@ -69,7 +65,7 @@ def test_an_address_gives_the_embeddings_of_the_model_behind_it(
     assert len(asked["input"][4].split()) == 254  # no more than the encoder that ships reads
 
 
-def test_prompts_types_and_dimensions_stand_in_the_address(server: EmbeddingsServer) -> None:
+def test_prompts_types_and_dimensions_stand_in_the_address(server):
     options = "&query_prompt=query:+&query_type=query&passage_type=document&dimensions=384"
     encoder = open_encoder(f"{server.address}{options}", "query")
     encoder.encode(["bees"])
@@ -81,14 +77,12 @@ def test_prompts_types_and_dimensions_stand_in_the_address(server: EmbeddingsSer
     assert {each["dimensions"] for each in server.asked} == {384}
 
 
-def test_texts_are_asked_for_in_batches(server: EmbeddingsServer, encoder: ModelEncoder) -> None:
+def test_texts_are_asked_for_in_batches(server, encoder):
     assert len(encoder.encode([f"loaf {n}" for n in range(70)])) == 70
     assert [len(each["input"]) for each in server.asked] == [32, 32, 6]
 
 
-def test_a_busy_server_is_asked_again_when_it_says(
-    server: EmbeddingsServer, encoder: ModelEncoder
-) -> None:
+def test_a_busy_server_is_asked_again_when_it_says(server, encoder):
     busy = answer(429, '{"error": {"message": "slow down"}}', Retry_After=1)
     server.faults = [busy, answer(503, "busy", "text/plain")]
     began = perf_counter()
@@ -97,12 +91,7 @@ def test_a_busy_server_is_asked_again_when_it_says(
     assert len(server.asked) == 3
 
 
-def test_a_long_wait_is_said_once(
-    server: EmbeddingsServer,
-    encoder: ModelEncoder,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_long_wait_is_said_once(server, encoder, monkeypatch, caplog):
     monkeypatch.setattr("swiftlet.endpoint._NOTED_SECONDS", 0.1)
     server.faults = [answer(429, '{"error": "slow down"}')] * 2
     encoder.encode(["bees"])
@@ -110,9 +99,7 @@ def test_a_long_wait_is_said_once(
     assert "answers 429: 'slow down'; it is asked again, for at most 300 seconds" in said
 
 
-def test_an_answer_that_ends_in_the_middle_is_asked_for_again(
-    server: EmbeddingsServer, encoder: ModelEncoder
-) -> None:
+def test_an_answer_that_ends_in_the_middle_is_asked_for_again(server, encoder):
     server.faults = [half]
     assert encoder.encode(["bees"]).shape == (1, 384)
 
@@ -156,29 +143,23 @@ def test_an_answer_that_ends_in_the_middle_is_asked_for_again(
         (embeddings([1.0] * 384, [1e60] * 384), "not finite, for the text 'honey'"),
     ],
 )
-def test_a_bad_answer_is_one_sentence(
-    server: EmbeddingsServer, encoder: ModelEncoder, fault: object, sentence: str
-) -> None:
+def test_a_bad_answer_is_one_sentence(server, encoder, fault, sentence):
     server.faults = [fault] * 50  # type: ignore[list-item]
-    with pytest.raises(EncoderError, match=sentence) as refusal, due_at(perf_counter() + 2):
+    with pytest.raises(EncoderError, match=sentence) as refusal, due_at(perf_counter() + 0.5):
         encoder.encode(["bees", "honey"])
     assert "\n" not in f"{refusal.value}"
     assert server.address in f"{refusal.value}"
 
 
 @pytest.mark.parametrize("fault", [hang, drip, drip_of_head])
-def test_a_server_that_does_not_end_its_answer_is_left_at_the_deadline(
-    server: EmbeddingsServer, encoder: ModelEncoder, fault: object
-) -> None:
+def test_a_server_that_does_not_end_its_answer_is_left_at_the_deadline(server, encoder, fault):
     server.faults = [fault]  # type: ignore[list-item]
     with pytest.raises(EncoderTimeoutError, match="in time"), due_at(perf_counter() + 0.5):
         encoder.encode(["bees"])
     assert encoder.encode(["bees"]).shape == (1, 384)
 
 
-def test_a_server_that_ends_no_answer_holds_up_a_few_threads_and_then_nothing(
-    server: EmbeddingsServer,
-) -> None:
+def test_a_server_that_ends_no_answer_holds_up_a_few_threads_and_then_nothing(server):
     asks = Endpoint(EncoderAddress.parse(server.address))
     asks._exchange._waiting = BoundedSemaphore(2)
     server.faults = [drip_of_head] * 2
@@ -190,7 +171,7 @@ def test_a_server_that_ends_no_answer_holds_up_a_few_threads_and_then_nothing(
     assert len(server.asked) <= 2
 
 
-def test_an_address_where_nothing_answers_is_refused_at_once() -> None:
+def test_an_address_where_nothing_answers_is_refused_at_once():
     with pytest.raises(EncoderError, match="is not reached"):
         open_encoder("http://127.0.0.1:9/v1?model=x", "query")
 
@@ -209,22 +190,20 @@ def test_an_address_where_nothing_answers_is_refused_at_once() -> None:
         ("http://host/v1?model=a&dimensions=x", "dimensions .* is 'x', but a number from 1 to"),
     ],
 )
-def test_a_bad_address_is_one_sentence_without_its_secrets(address: str, sentence: str) -> None:
+def test_a_bad_address_is_one_sentence_without_its_secrets(address, sentence):
     with pytest.raises(InvalidArgumentError, match=sentence) as refusal:
         encoder_place(address)
     assert "secret" not in f"{refusal.value}"
 
 
-def test_an_address_is_the_same_however_it_is_written() -> None:
+def test_an_address_is_the_same_however_it_is_written():
     place = EncoderAddress.parse("http://host:80/v1/embeddings?query_prompt=q:%20&model=a/b")
     assert place == EncoderAddress.parse(f"{place}")
     assert f"{EncoderAddress.parse('https://host?model=m')}" == "https://host/v1?model=m"
     assert place.prompts == {"query": "q: ", "passage": ""}
 
 
-def test_a_key_goes_to_the_address_that_is_named_and_is_shown_nowhere(
-    server: EmbeddingsServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_goes_to_the_address_that_is_named_and_is_shown_nowhere(server, monkeypatch):
     monkeypatch.setenv("SWIFTLET_ENCODER_KEY", "a-secret")
     place = encoder_place(server.address)
     encoder = open_encoder(server.address, "query")
@@ -250,9 +229,7 @@ def test_a_key_goes_to_the_address_that_is_named_and_is_shown_nowhere(
     ],
     ids=["type", "encoding", "refusal", "status"],
 )
-def test_a_server_that_repeats_the_key_does_not_get_it_shown(
-    fault: Fault, server: EmbeddingsServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_repeats_the_key_does_not_get_it_shown(fault, server, monkeypatch):
     monkeypatch.setenv("SWIFTLET_ENCODER_KEY", "a-secret")
     server.faults = [fault]
     with pytest.raises(EncoderError, match="…") as refused:
@@ -261,11 +238,8 @@ def test_a_server_that_repeats_the_key_does_not_get_it_shown(
 
 
 def test_an_index_is_built_searched_changed_and_merged_by_an_address(
-    server: EmbeddingsServer,
-    small_documents: list[Document],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    server, small_documents, tmp_path, monkeypatch
+):
     monkeypatch.setenv("SWIFTLET_ENCODER_KEY", "a-secret")
     index = tmp_path / "index"
     manifest = swiftlet.build(small_documents[::5], index, encoder=server.address)
@@ -284,9 +258,7 @@ def test_an_index_is_built_searched_changed_and_merged_by_an_address(
     assert not any("Authorization" in each["headers"] for each in server.asked)
 
 
-def test_another_model_behind_the_same_address_is_noticed(
-    server: EmbeddingsServer, small_documents: list[Document], tmp_path: Path
-) -> None:
+def test_another_model_behind_the_same_address_is_noticed(server, small_documents, tmp_path):
     index = tmp_path / "index"
     swiftlet.build(small_documents[:10], index, encoder=server.address)
     server.change = lambda found: found + np.float32(1e-4)  # as of another machine
@@ -300,9 +272,7 @@ def test_another_model_behind_the_same_address_is_noticed(
         writer.put([{"id": "newer", "text": "tea"}])
 
 
-def test_a_build_that_ends_early_goes_on_where_it_was(
-    server: EmbeddingsServer, tmp_path: Path
-) -> None:
+def test_a_build_that_ends_early_goes_on_where_it_was(server, tmp_path):
     documents = [Document(f"{n}", "", f"loaf {n}") for n in range(80)]
     answers = 0
 
@@ -325,9 +295,7 @@ def test_a_build_that_ends_early_goes_on_where_it_was(
     assert last in asked
 
 
-def test_commands_take_an_address(
-    server: EmbeddingsServer, tmp_path: Path, small_documents: list[Document]
-) -> None:
+def test_commands_take_an_address(server, tmp_path, small_documents):
     rows = [{"_id": each.document_id, "text": each.text} for each in small_documents[::5]]
     corpus, index = tmp_path / "corpus.jsonl", tmp_path / "index"
     corpus.write_text("\n".join(map(json.dumps, rows)))

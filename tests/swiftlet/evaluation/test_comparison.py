@@ -1,7 +1,5 @@
 """Tables of several runs."""
 
-from pathlib import Path
-
 import pytest
 
 from swiftlet.corpora.trec import write_run
@@ -23,9 +21,7 @@ BAD = {query: {"fair": 2.0, "best": 1.0} for query in QRELS}
 @pytest.mark.parametrize(
     ("metric", "letters"), [("MRR", ["", "", "ad", ""]), ("Holes@10", ["c", "", "", "c"])]
 )
-def test_a_value_bears_the_letters_of_the_runs_on_which_it_improves(
-    metric: str, letters: list[str]
-) -> None:
+def test_a_value_bears_the_letters_of_the_runs_on_which_it_improves(metric, letters):
     runs = {"even": EVEN, "perhaps": PERHAPS_MORE, "clear": CLEARLY_MORE, "same": {**EVEN}}
     rows = lettered({name: {metric: values} for name, values in runs.items()})
     assert [row.letter for row in rows] == [*"abcd"]
@@ -33,12 +29,12 @@ def test_a_value_bears_the_letters_of_the_runs_on_which_it_improves(
     assert rows[2].cells[0].mean == pytest.approx(0.5)
 
 
-def test_more_runs_than_letters_are_refused() -> None:
+def test_more_runs_than_letters_are_refused():
     with pytest.raises(InvalidArgumentError, match="27 runs need more letters than there are"):
         lettered({f"{number}": {"MRR": EVEN} for number in range(27)})
 
 
-def test_a_grade_below_relevant_from_is_not_relevant_but_counts_in_ndcg() -> None:
+def test_a_grade_below_relevant_from_is_not_relevant_but_counts_in_ndcg():
     spelled = ["nDCG@10", "MRR@10", "R@1", "P@1"]
     plain, strict = (evaluate_per_query(BAD, QRELS, spelled, None, grade) for grade in (1, 2))
     assert strict["nDCG@10"] == plain["nDCG@10"] == evaluate_per_query(BAD, QRELS)["ndcg@10"]
@@ -49,7 +45,7 @@ def test_a_grade_below_relevant_from_is_not_relevant_but_counts_in_ndcg() -> Non
         compare_runs({"good": GOOD}, QRELS, ["MRR"], relevant_from=4)
 
 
-def test_runs_become_a_table_for_a_terminal_or_a_paper(tmp_path: Path) -> None:
+def test_runs_become_a_table_for_a_terminal_or_a_paper(tmp_path):
     files = [tmp_path / "b_m.run", tmp_path / "good.run"]
     for file, run in zip(files, (BAD, GOOD), strict=True):
         write_run(file, run, "x")

@@ -1,8 +1,6 @@
 """Two query encoders of one index, compared."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import faiss
 import numpy as np
@@ -12,14 +10,13 @@ from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER, LOOKUP_QUE
 from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.errors import CollectionError, InvalidArgumentError
 from swiftlet.evaluation.encoders import compare_encoders
-from swiftlet.types import Document
 from tests.command_line import refusal, swiftlet
 from tests.embeddings_server import answering, shipped
 
 QUERIES = {"a": "how birds find their way", "b": "eruptions of volcanoes", "c": "bread and salt"}
 
 
-def test_an_encoder_equals_itself(small_index: Path) -> None:
+def test_an_encoder_equals_itself(small_index):
     found = compare_encoders(small_index, DEFAULT_ENCODER, DEFAULT_ENCODER, QUERIES)
     assert found.overlap == 1
     assert found.correlation == pytest.approx(1)
@@ -27,9 +24,7 @@ def test_an_encoder_equals_itself(small_index: Path) -> None:
     assert found.ndcg == {}
 
 
-def test_a_table_finds_other_documents_and_is_tested_with_judgements(
-    small_index: Path, small_documents: list[Document]
-) -> None:
+def test_a_table_finds_other_documents_and_is_tested_with_judgements(small_index, small_documents):
     relevant = small_documents[0].document_id
     found = compare_encoders(
         small_index,
@@ -46,9 +41,7 @@ def test_a_table_finds_other_documents_and_is_tested_with_judgements(
     assert all(test.num_queries == 3 for test in found.ndcg.values())
 
 
-def test_embeddings_of_a_file_stand_for_a_model_that_is_not_there(
-    small_index: Path, tmp_path: Path
-) -> None:
+def test_embeddings_of_a_file_stand_for_a_model_that_is_not_there(small_index, tmp_path):
     file = tmp_path / "queries.npy"
     rows = OnnxEncoder.load(DEFAULT_ENCODER, role="query").encode([*QUERIES.values()])
     np.save(file, rows)
@@ -76,8 +69,8 @@ def test_embeddings_of_a_file_stand_for_a_model_that_is_not_there(
     ],
 )
 def test_bad_embeddings_of_a_file_are_refused_by_its_name_and_the_row(
-    damage: Any, expected: str, small_index: Path, tmp_path: Path
-) -> None:
+    damage, expected, small_index, tmp_path
+):
     file = tmp_path / "q.npy"
     if callable(damage):
         np.save(file, damage(np.ones((3, 384), np.float32)))
@@ -88,8 +81,8 @@ def test_bad_embeddings_of_a_file_are_refused_by_its_name_and_the_row(
 
 
 def test_the_command_prints_the_figures_and_refuses_a_depth_of_none(
-    small_index: Path, small_documents: list[Document], tmp_path: Path
-) -> None:
+    small_index, small_documents, tmp_path
+):
     log = tmp_path / "queries.jsonl"
     log.write_text("\n".join(json.dumps({"_id": k, "text": v}) for k, v in QUERIES.items()))
     names = [each.name for each in (DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER)]
@@ -112,9 +105,7 @@ def test_the_command_prints_the_figures_and_refuses_a_depth_of_none(
         compare_encoders(small_index, *names, QUERIES, top_k=0)
 
 
-def test_a_faiss_file_is_searched_by_both_and_judged_by_its_rows(
-    small_documents: list[Document], tmp_path: Path
-) -> None:
+def test_a_faiss_file_is_searched_by_both_and_judged_by_its_rows(small_documents, tmp_path):
     vectors = shipped().reading("passage").encode([each.text for each in small_documents])
     faiss.write_index(flat := faiss.IndexFlatIP(384), f"{tmp_path / 'empty.faiss'}")
     flat.add(vectors)
@@ -145,7 +136,7 @@ def test_a_faiss_file_is_searched_by_both_and_judged_by_its_rows(
         )
 
 
-def test_the_command_compares_functions_and_addresses(small_index: Path, tmp_path: Path) -> None:
+def test_the_command_compares_functions_and_addresses(small_index, tmp_path):
     log = tmp_path / "queries.jsonl"
     log.write_text("\n".join(json.dumps({"_id": k, "text": v}) for k, v in QUERIES.items()))
     function = "tests.swiftlet.evaluation.test_encoders:embed"

@@ -33,7 +33,7 @@ def random_texts(count: int, length: int, num_words: int = 300) -> list[str]:
     return [" ".join(map(str, text)) for text in words]
 
 
-def test_bm25_is_an_inner_product_of_bags_of_words() -> None:
+def test_bm25_is_an_inner_product_of_bags_of_words():
     bags = Bags.of(TEXTS, QUERIES, str.split)
     found = np.asarray((bags.queries @ bags.texts.T).todense())
     lengths = np.array([len(text.split()) for text in TEXTS])
@@ -48,7 +48,7 @@ def test_bm25_is_an_inner_product_of_bags_of_words() -> None:
             assert found[row, column] == pytest.approx(expected)
 
 
-def test_the_boolean_score_is_the_number_of_common_words() -> None:
+def test_the_boolean_score_is_the_number_of_common_words():
     bags = Bags.of(TEXTS, QUERIES, str.split, "boolean")
     assert np.asarray((bags.queries @ bags.texts.T).todense()).tolist() == [
         [2, 1, 0, 0, 0, 0],
@@ -58,7 +58,7 @@ def test_the_boolean_score_is_the_number_of_common_words() -> None:
 
 
 @pytest.mark.parametrize("projection", PROJECTIONS)
-def test_projected_scores_are_right_on_average_and_better_with_more_dimensions(projection) -> None:
+def test_projected_scores_are_right_on_average_and_better_with_more_dimensions(projection):
     bags = Bags.of(random_texts(40, 12), random_texts(8, 4), str.split)
     scores = np.asarray((bags.queries @ bags.texts.T).todense())
     asked, ends = Compression(projection=projection), (64, 4096)
@@ -87,7 +87,7 @@ def test_lemma_1_bounds_the_errors_of_pairs_of_every_margin(length, projection, 
 
 
 @given(st.floats(1e-3, 1), st.floats(1e-6, 0.5))
-def test_the_bounds_solve_the_lemmas(margin: float, error: float) -> None:
+def test_the_bounds_solve_the_lemmas(margin, error):
     term = margin**2 / 2 - margin**3 / 3
     k = dimensions_for_pair(margin, error)
     assert 4 * math.exp(-k / 2 * term) == pytest.approx(error)
@@ -97,7 +97,7 @@ def test_the_bounds_solve_the_lemmas(margin: float, error: float) -> None:
     assert k <= 12 / margin**2 * math.log(4 * 991 / error) * (1 + 1e-9)
 
 
-def test_few_dimensions_lose_more_and_long_texts_need_more() -> None:
+def test_few_dimensions_lose_more_and_long_texts_need_more():
     long, short = (random_texts(200, length, 3000) for length in (160, 10))
     bags = Bags.of([*short, *long], [each[:20] for each in short], str.split, "boolean")
     dimensions, asked = (32, 256, 2048), Compression(model="boolean")
@@ -121,13 +121,13 @@ def test_few_dimensions_lose_more_and_long_texts_need_more() -> None:
         ({"model": "boolean", "rank": 5}, "no query ranks 5 other texts below its best one"),
     ],
 )
-def test_impossible_measurements_are_refused_in_one_sentence(arguments, problem) -> None:
+def test_impossible_measurements_are_refused_in_one_sentence(arguments, problem):
     rows = [{"_id": f"{number}", "text": text} for number, text in enumerate(TEXTS)]
     with pytest.raises(InvalidArgumentError, match=problem):
         swiftlet.fidelity(rows, **{"queries": {"q": "tea"}, **arguments})
 
 
-def test_an_index_is_measured_by_its_passages(small_index) -> None:
+def test_an_index_is_measured_by_its_passages(small_index):
     given = ["fidelity", str(small_index), "--rank", "1", "--num-queries", "20"]
     shown = CliRunner().invoke(app, given)
     assert shown.exit_code == 0, shown.output

@@ -107,7 +107,7 @@ def service() -> Iterator[AwkwardService]:
 
 
 @pytest.fixture
-def retriever(service: AwkwardService) -> Iterator[SearcherRetriever]:
+def retriever(service) -> Iterator[SearcherRetriever]:
     with Client(service.url) as client:
         yield SearcherRetriever(client)
 

@@ -62,7 +62,7 @@ UNIT = st.floats(0, 1, allow_nan=False)
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("test", TESTS.values(), ids=TESTS)
-@settings(max_examples=25)  # each of Wilcoxon's takes 60 ms
+@settings(max_examples=10)  # each of Wilcoxon's takes 60 ms
 @given(st.lists(st.tuples(UNIT, UNIT), min_size=1, max_size=12))
 def test_figures_are_always_finite_and_symmetric(test, pairs):
     one, other = numbered(*[p for p, _ in pairs]), numbered(*[p for _, p in pairs])

@@ -21,7 +21,7 @@ QRELS = {code: {code: 1} for code in QUERIES}
 
 
 @pytest.fixture(scope="module")
-def spare_parts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def spare_parts(tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("parts") / "index"
     filling = "A spare part for ships, to be kept dry. " * 8
     rows = [{"_id": code, "text": f"{filling}{code}"} for code in CODES]
@@ -30,14 +30,14 @@ def spare_parts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def index(spare_parts: Path, tmp_path: Path) -> Path:
+def index(spare_parts, tmp_path) -> Path:
     """A copy of the index, of which hybrid searches weigh only the meaning."""
     shutil.copytree(spare_parts, tmp_path / "index")
     change_details(tmp_path / "index", {"weight": 1.0})
     return tmp_path / "index"
 
 
-def test_a_better_weight_is_written_with_its_evidence_and_used(index: Path) -> None:
+def test_a_better_weight_is_written_with_its_evidence_and_used(index):
     tuned = swiftlet.tune(index, QUERIES, QRELS)
     assert tuned.dense == tuned.before < 0.9
     assert tuned.lexical == tuned.cross_validated == 1
@@ -50,7 +50,7 @@ def test_a_better_weight_is_written_with_its_evidence_and_used(index: Path) -> N
         assert found == [*QUERIES]
 
 
-def test_an_index_that_is_being_written_is_refused_before_any_search(index: Path) -> None:
+def test_an_index_that_is_being_written_is_refused_before_any_search(index):
     with (
         swiftlet.write(index),
         pytest.raises(ArtefactError, match=r"another process is writing .*or stop it"),
@@ -60,7 +60,7 @@ def test_an_index_that_is_being_written_is_refused_before_any_search(index: Path
     assert [*index.parent.iterdir()] == [index]
 
 
-def test_an_index_cannot_be_written_while_it_is_tuned(index, monkeypatch) -> None:
+def test_an_index_cannot_be_written_while_it_is_tuned(index, monkeypatch):
     def tune_weight(*arguments: object) -> TunedWeight:
         with pytest.raises(ArtefactError, match="another process is writing"):
             swiftlet.write(index)
@@ -76,7 +76,7 @@ def test_an_index_cannot_be_written_while_it_is_tuned(index, monkeypatch) -> Non
         assert (searcher.weight, searcher.num_documents) == (tuned.weight, len(CODES) + 1)
 
 
-def test_a_weight_that_is_as_good_as_any_stays(index: Path) -> None:
+def test_a_weight_that_is_as_good_as_any_stays(index):
     swiftlet.tune(index, QUERIES, QRELS)
     before = load_manifest(index, "index")
     again = swiftlet.tune(index, QUERIES, QRELS)
@@ -84,13 +84,13 @@ def test_a_weight_that_is_as_good_as_any_stays(index: Path) -> None:
     assert load_manifest(index, "index") == before
 
 
-def test_too_few_queries_are_refused(index: Path) -> None:
+def test_too_few_queries_are_refused(index):
     few = dict([*QUERIES.items()][:9])
     with pytest.raises(EvaluationError, match="9 judged queries are too few to tune a weight: 10"):
         swiftlet.tune(index, few, {code: QRELS[code] for code in few})
 
 
-def test_an_index_without_words_is_refused(tmp_path: Path) -> None:
+def test_an_index_without_words_is_refused(tmp_path):
     swiftlet.build(
         [{"_id": code, "text": code} for code in CODES], tmp_path / "index", language=None
     )
@@ -98,12 +98,12 @@ def test_an_index_without_words_is_refused(tmp_path: Path) -> None:
         swiftlet.tune(tmp_path / "index", QUERIES, QRELS)
 
 
-def test_the_weight_in_use_is_among_those_tried() -> None:
+def test_the_weight_in_use_is_among_those_tried():
     assert DEFAULT_WEIGHT in weights_to_try(DEFAULT_WEIGHT)
     assert len(weights_to_try(0.123)) == len(weights_to_try(0.72)) + 1 == 27
 
 
-def test_the_command_says_what_it_found(index: Path, tmp_path: Path) -> None:
+def test_the_command_says_what_it_found(index, tmp_path):
     (tmp_path / "queries.tsv").write_text("".join(f"{q}\t{text}\n" for q, text in QUERIES.items()))
     (tmp_path / "qrels.tsv").write_text("".join(f"{code} 0 {code} 1\n" for code in QUERIES))
     given = ("--queries", tmp_path / "queries.tsv", "--qrels", tmp_path / "qrels.tsv")

@@ -1,3 +1,4 @@
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -6,26 +7,34 @@ import pytest
 
 import swiftlet
 from swiftlet.encoders import DEFAULT_ENCODER
-from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.errors import EmbeddingSpaceMismatch
 from swiftlet.index.building.adopt import adopt
 from swiftlet.manifest import read_manifest
-from swiftlet.types import Document
+from swiftlet.types import Embeddings
 
 
-@pytest.fixture
-def adopted(small_documents: list[Document], shipped_encoder: OnnxEncoder, tmp_path: Path) -> Path:
-    """An index of vectors whose model it does not know."""
-    texts = [f"{each.title}\n{each.text}" for each in small_documents]
-    vectors = shipped_encoder.encode(texts)
-    adopt(vectors, tmp_path / "adopted", texts=small_documents, factory="Flat")
-    return tmp_path / "adopted"
+@pytest.fixture(scope="module")
+def texts(small_documents) -> list[str]:
+    return [f"{each.title}\n{each.text}" for each in small_documents]
+
+
+@pytest.fixture(scope="module")
+def vectors(texts, shipped_encoder) -> Embeddings:
+    return shipped_encoder.encode(texts)
+
+
+@pytest.fixture(scope="module")
+def adopted(small_documents, vectors, tmp_path_factory) -> Path:
+    """An index of vectors whose model it does not know; read only."""
+    out = tmp_path_factory.mktemp("adopted") / "index"
+    adopt(vectors, out, texts=small_documents, factory="Flat")
+    return out
 
 
 @pytest.mark.parametrize("kind", ["built", "adopted"])
 def test_an_encoder_that_reproduces_the_vectors_of_an_index_is_accepted(
-    kind: str, request: pytest.FixtureRequest, shipped_encoder: OnnxEncoder
-) -> None:
+    kind, request, shipped_encoder
+):
     index = request.getfixturevalue("small_index" if kind == "built" else kind)
     # As of another precision.
     with swiftlet.open(index, encoder=lambda texts: shipped_encoder.encode(texts) + 0.001) as found:
@@ -34,9 +43,7 @@ def test_an_encoder_that_reproduces_the_vectors_of_an_index_is_accepted(
         assert not found.refresh()
 
 
-def test_an_exported_encoder_is_tried_too(
-    small_index: Path, altered_encoder: Any, shipped_encoder: OnnxEncoder
-) -> None:
+def test_an_exported_encoder_is_tried_too(small_index, altered_encoder, shipped_encoder):
     details = read_manifest(DEFAULT_ENCODER).details
     encoder = altered_encoder(embedding_space="0" * 64, details={**details, "name": "a copy"})
     with swiftlet.open(small_index, encoder=encoder) as found:
@@ -53,8 +60,8 @@ def test_an_exported_encoder_is_tried_too(
     ],
 )
 def test_an_encoder_that_gives_other_vectors_is_refused_with_the_cosines(
-    adopted: Path, shipped_encoder: OnnxEncoder, change: Any, reason: str
-) -> None:
+    adopted, shipped_encoder, change, reason
+):
     refused = rf"a mean cosine of -?\d\.\d+, .* lowest one of -?\d\.\d+, .* expected; {reason}"
     with pytest.raises(EmbeddingSpaceMismatch, match=refused):
         swiftlet.open(adopted, encoder=lambda texts: change(shipped_encoder.encode, texts))
@@ -63,8 +70,9 @@ def test_an_encoder_that_gives_other_vectors_is_refused_with_the_cosines(
 
 
 def test_documents_are_added_to_vectors_by_an_encoder_that_reproduces_them(
-    adopted: Path, shipped_encoder: OnnxEncoder
-) -> None:
+    adopted, shipped_encoder, tmp_path
+):
+    adopted = Path(shutil.copytree(adopted, tmp_path / "index"))
     row = [{"id": "new", "title": "", "text": "A kettle boils water for tea. " * 100}]
     with swiftlet.write(adopted, encoder=shipped_encoder.encode) as writer:
         writer.put(row)
@@ -78,16 +86,15 @@ def test_documents_are_added_to_vectors_by_an_encoder_that_reproduces_them(
 
 
 def test_embeddings_keep_their_lengths_where_an_index_compares_inner_products(
-    small_documents: list[Document], tmp_path: Path, shipped_encoder: OnnxEncoder
-) -> None:
+    small_documents, texts, vectors, tmp_path, shipped_encoder
+):
     def embed(texts: list[str]) -> Any:
         return 3 * shipped_encoder.encode(texts)
 
     tea = "A kettle boils water for tea."
-    texts = [f"{each.title}\n{each.text}" for each in small_documents]
     index = tmp_path / "index"
     settings: Any = {"metric": "inner_product", "factory": "Flat"}
-    adopt(embed(texts), index, texts=small_documents, **settings)
+    adopt(3 * vectors, index, texts=small_documents, **settings)
     with swiftlet.write(index, encoder=embed) as writer:
         writer.put([{"id": "new", "title": "", "text": tea}])
     with swiftlet.open(index, encoder=embed) as searcher:

@@ -22,7 +22,7 @@ NAME = {"query_encoder": "of its own"}
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built(tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("built") / "index"
     manifest = swiftlet.build(
         ROWS,
@@ -39,13 +39,13 @@ def encoder_of(index: Path, **options: Path) -> str:
         return str(searcher.encoder_manifest.details["name"])
 
 
-def test_searches_use_it_unless_another_one_is_named(built: Path, small_index: Path) -> None:
+def test_searches_use_it_unless_another_one_is_named(built, small_index):
     assert encoder_of(built) == LOOKUP_QUERY_ENCODER.name
     assert encoder_of(built, encoder=DEFAULT_ENCODER) == DEFAULT_ENCODER.name
     assert encoder_of(small_index) == DEFAULT_QUERY_ENCODER.name
 
 
-def test_changes_merges_and_snapshots_keep_it(index: Path, tmp_path: Path) -> None:
+def test_changes_merges_and_snapshots_keep_it(index, tmp_path):
     with swiftlet.write(index) as writer:
         writer.put([{"id": "new", "text": "tea"}])
         assert writer.compact()
@@ -56,7 +56,7 @@ def test_changes_merges_and_snapshots_keep_it(index: Path, tmp_path: Path) -> No
     assert encoder_of(index) == LOOKUP_QUERY_ENCODER.name
 
 
-def test_it_is_verified_with_the_index(index: Path) -> None:
+def test_it_is_verified_with_the_index(index):
     (index / QUERY_ENCODER_FOLDER / "tokenizer.json").unlink()
     with pytest.raises(CorruptArtefactError, match=r"query_encoder/tokenizer\.json is missing"):
         swiftlet.open(index, encoder=DEFAULT_ENCODER)

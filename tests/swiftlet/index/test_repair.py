@@ -28,7 +28,7 @@ LOG = f"{CHANGES_FILE}-wal"
 
 
 @pytest.fixture(scope="module")
-def changed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def changed(tmp_path_factory) -> Path:
     """An index with a change of its base and 40 puts, as a writer leaves it that was killed."""
     folder = tmp_path_factory.mktemp("changed")
     base = [Document(each, "of the base") for each in ("one", "two")]
@@ -41,7 +41,7 @@ def changed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def index(changed: Path, tmp_path: Path) -> Path:
+def index(changed, tmp_path) -> Path:
     copy = Path(shutil.copytree(changed, tmp_path / "index"))
     (copy / f"{CHANGES_FILE}-shm").unlink()
     return copy

@@ -26,7 +26,7 @@ SETTINGS = {"encoder": DEFAULT_QUERY_ENCODER, "passage_tokens": 32, "overlap_tok
 
 
 @pytest.fixture(scope="module")
-def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def index(tmp_path_factory) -> Path:
     """An index in which a document was changed, one is new, and one is deleted; read only."""
     place = tmp_path_factory.mktemp("vectors") / "index"
     swiftlet.build(DOCUMENTS, place, factory="Flat", **SETTINGS)
@@ -38,7 +38,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def test_each_passage_is_a_row_with_its_embedding(index: Path, tmp_path: Path) -> None:
+def test_each_passage_is_a_row_with_its_embedding(index, tmp_path):
     result = command("export-vectors", index, "--out", tmp_path / "vectors.parquet")
     assert result.exit_code == 0, result.output
     table = pyarrow.parquet.read_table(tmp_path / "vectors.parquet")
@@ -67,7 +67,7 @@ def test_each_passage_is_a_row_with_its_embedding(index: Path, tmp_path: Path) -
     assert (about["dim"], about["metric"]) == (encoder.dim, "inner_product")
 
 
-def test_half_precision_is_half_as_large(index: Path, tmp_path: Path) -> None:
+def test_half_precision_is_half_as_large(index, tmp_path):
     sizes, embeddings = [], []
     for half in (False, True):
         out = tmp_path / f"{half}.parquet"
@@ -79,7 +79,7 @@ def test_half_precision_is_half_as_large(index: Path, tmp_path: Path) -> None:
     np.testing.assert_allclose(*embeddings, atol=1e-3)
 
 
-def test_bad_arguments_are_refused(index: Path, tmp_path: Path) -> None:
+def test_bad_arguments_are_refused(index, tmp_path):
     out = tmp_path / "vectors.parquet"
     out.write_text("mine")
     assert "exists" in refusal(command("export-vectors", index, "--out", out))

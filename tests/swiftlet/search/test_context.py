@@ -1,5 +1,7 @@
 """What a search found, as a text for a language model."""
 
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from swiftlet.corpora.collections import read_documents
 from swiftlet.errors import InvalidArgumentError, UnknownDocumentError
 from swiftlet.manifest import change_details
 from swiftlet.search.context import grown, num_tokens, packed
+from swiftlet.search.searcher import Searcher
 from swiftlet.types import Context, Document, Section
 from tests.growth import grows_evenly
 
@@ -32,13 +35,13 @@ def context_of(*parts: str, max_tokens: int = 500, document: Document = PUMP) ->
     return packed(ranked, {document.document_id: document}.__getitem__, max_tokens)
 
 
-def test_a_passage_is_grown_to_whole_sentences_and_is_cited() -> None:
+def test_a_passage_is_grown_to_whole_sentences_and_is_cited():
     assert context_of("pump out with").text == (
         "[pump.md] The pump\nline 3, Install:\nLift the pump out with both hands."
     )
 
 
-def test_the_lines_of_markdown_with_front_matter_are_those_of_its_file(tmp_path: Path) -> None:
+def test_the_lines_of_markdown_with_front_matter_are_those_of_its_file(tmp_path):
     (tmp_path / "a.md").write_text("---\nauthor: Ada\nfront_matter_lines: 9\n---\nBody\ntext.")
     (document,) = read_documents(tmp_path)
     found = packed([(document.passage(0, 0, 10), 1.0)], lambda _: document, 500)
@@ -46,19 +49,19 @@ def test_the_lines_of_markdown_with_front_matter_are_those_of_its_file(tmp_path:
     assert (found.excerpts[0].first_line, found.excerpts[0].last_line) == (5, 6)
 
 
-def test_a_passage_does_not_grow_beyond_its_section() -> None:
+def test_a_passage_does_not_grow_beyond_its_section():
     document = Document("a", "one two three four five", sections=(Section(0, 8), Section(8, 23)))
     assert grown(document, document.passage(0, 14, 18)) == (8, 23)
 
 
-def test_neighbours_and_overlapping_passages_become_one_excerpt() -> None:
+def test_neighbours_and_overlapping_passages_become_one_excerpt():
     found = context_of("Place the pump on", "Lift the", "pump out with both hands. Close the")
     (excerpt,) = found.excerpts
     assert excerpt.text.strip() == TEXT[TEXT.index("Lift") : TEXT.index(" Fill")]
     assert (excerpt.first_line, excerpt.last_line, excerpt.score) == (3, 4, 1.0)
 
 
-def test_code_is_grown_to_whole_lines() -> None:
+def test_code_is_grown_to_whole_lines():
     code = "".join(f"    value_{number} = function({number})\n" for number in range(100))
     document = Document("code.py", code)
     start = code.index("_50")
@@ -66,7 +69,7 @@ def test_code_is_grown_to_whole_lines() -> None:
     assert code[found:end].splitlines() == code.splitlines()[50:52]
 
 
-def test_excerpts_that_do_not_fit_are_left_out_and_the_best_one_is_cut() -> None:
+def test_excerpts_that_do_not_fit_are_left_out_and_the_best_one_is_cut():
     parts = "Fill it with", "every month", "Open the"
     whole = context_of(*parts)
     assert len(whole.excerpts) == 3
@@ -78,14 +81,14 @@ def test_excerpts_that_do_not_fit_are_left_out_and_the_best_one_is_cut() -> None
     assert cut.excerpts[0].text == TEXT[cut.excerpts[0].start : cut.excerpts[0].end]
 
 
-def test_a_context_that_has_no_room_for_a_text_is_empty() -> None:
+def test_a_context_that_has_no_room_for_a_text_is_empty():
     assert all(
         context_of("pump out with", max_tokens=n) == Context("", [], 0) for n in range(1, 11)
     )
     assert context_of("pump out with", max_tokens=11).excerpts[0].text.strip() == "Lift"
 
 
-def test_a_document_that_was_deleted_meanwhile_is_left_out() -> None:
+def test_a_document_that_was_deleted_meanwhile_is_left_out():
     def read(name: str) -> Document:
         if name != PUMP.document_id:
             raise UnknownDocumentError(name)
@@ -112,7 +115,7 @@ def found_passages(draw: st.DrawFn) -> tuple[dict[str, Document], list]:
 
 
 @given(found_passages(), st.integers(1, 400))
-def test_a_context_fits_repeats_nothing_and_cites_exactly(found: tuple, max_tokens: int) -> None:
+def test_a_context_fits_repeats_nothing_and_cites_exactly(found, max_tokens):
     documents, ranked = found
     context = packed(ranked, documents.__getitem__, max_tokens)
     assert context == packed(ranked, documents.__getitem__, max_tokens)
@@ -129,7 +132,7 @@ def test_a_context_fits_repeats_nothing_and_cites_exactly(found: tuple, max_toke
 
 
 @given(found_passages())
-def test_every_passage_is_in_a_context_that_has_room(found: tuple) -> None:
+def test_every_passage_is_in_a_context_that_has_room(found):
     documents, ranked = found
     context = packed(ranked, documents.__getitem__, 20_000)
     for passage, _ in ranked:
@@ -141,7 +144,7 @@ def test_every_passage_is_in_a_context_that_has_room(found: tuple) -> None:
         )
 
 
-def test_the_time_grows_with_the_text() -> None:
+def test_the_time_grows_with_the_text():
     def run(count: int) -> None:
         document = Document("long", "word " * 100 * count)
         ranked = [(document.passage(n, 500 * n, 500 * n + 300), 0.0) for n in range(count)]
@@ -150,8 +153,8 @@ def test_the_time_grows_with_the_text() -> None:
     assert grows_evenly(run, 200)
 
 
-@pytest.fixture
-def searcher(tmp_path: Path):
+@pytest.fixture(scope="module")
+def searcher(tmp_path_factory) -> Iterator[Searcher]:
     documents = [
         {
             "id": f"{kind}-{n}",
@@ -162,12 +165,13 @@ def searcher(tmp_path: Path):
         for kind in ("volcano", "glacier")
         for n in range(4)
     ]
-    swiftlet.build(documents, tmp_path / "index")
-    with swiftlet.open(tmp_path / "index") as opened:
+    out = tmp_path_factory.mktemp("context") / "index"
+    swiftlet.build(documents, out)
+    with swiftlet.open(out) as opened:
         yield opened
 
 
-def test_a_searcher_answers_with_a_context(searcher) -> None:
+def test_a_searcher_answers_with_a_context(searcher):
     context = searcher.context("volcano 3", 200)
     assert context.document_ids[0] == "volcano-3"
     assert 100 < context.num_tokens <= 200
@@ -183,7 +187,7 @@ def test_a_searcher_answers_with_a_context(searcher) -> None:
     assert searcher.context("nothing of it", mode="lexical").text == ""
 
 
-def test_a_passage_of_a_better_document_comes_before_a_slightly_better_passage(tmp_path) -> None:
+def test_a_passage_of_a_better_document_comes_before_a_slightly_better_passage(tmp_path):
     parts = "Valve, gasket and seal of the pump.", "The bolts of the valve are loose again today."
     text = "\n".join(parts)
     sections = Section(0, len(parts[0]), "Parts"), Section(len(parts[0]), len(text), "News")
@@ -201,13 +205,14 @@ def test_a_passage_of_a_better_document_comes_before_a_slightly_better_passage(t
     assert [each.document_id for each in less.excerpts] == ["manual", "manual"]
 
 
-def test_words_weigh_more_in_a_context_unless_a_weight_is_given(searcher) -> None:
+def test_words_weigh_more_in_a_context_unless_a_weight_is_given(searcher, tmp_path):
     def best(**options: object) -> float:
         return searcher.context("volcano 3", 4_000, **options).excerpts[0].score
 
     assert best() == best(weight=0.5) != best(weight=searcher.weight)
-    change_details(searcher.place, {"weight": 0.9})
-    with swiftlet.open(searcher.place) as tuned:
+    copy = Path(shutil.copytree(searcher.place, tmp_path / "index"))
+    change_details(copy, {"weight": 0.9})
+    with swiftlet.open(copy) as tuned:
         of_index = tuned.context("volcano 3", 4_000).excerpts[0].score
     assert of_index == best(weight=0.9)
 
@@ -222,6 +227,6 @@ def test_words_weigh_more_in_a_context_unless_a_weight_is_given(searcher) -> Non
         ({"group_by": "kind"}, "takes no group_by"),
     ],
 )
-def test_what_a_context_cannot_have_is_refused(searcher, options: dict, complaint: str) -> None:
+def test_what_a_context_cannot_have_is_refused(searcher, options, complaint):
     with pytest.raises(InvalidArgumentError, match=complaint):
         searcher.context("ice", **options)

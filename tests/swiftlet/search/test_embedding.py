@@ -1,37 +1,32 @@
 """Searches by the embedding of a query, which may come from anywhere."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
-from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.errors import InvalidArgumentError, QueryError
 from swiftlet.search.request import SearchRequest
-from swiftlet.search.searcher import Searcher
 from swiftlet.types import Embeddings
 
 QUERY = "how is bread baked"
 
 
 @pytest.fixture(scope="module")
-def embedding(shipped_encoder: OnnxEncoder) -> Embeddings:
+def embedding(shipped_encoder) -> Embeddings:
     return shipped_encoder.encode([QUERY])[0]
 
 
 @pytest.mark.parametrize("given", [np.asarray, np.float64, list, tuple, lambda each: 1000 * each])
 @pytest.mark.parametrize("options", [{}, {"filter": {"length": [1, 2]}}, {"offset": 3, "top_k": 7}])
-def test_an_embedding_finds_what_its_query_finds(
-    small_searcher: Searcher, embedding: Embeddings, given: Any, options: dict[str, Any]
-) -> None:
+def test_an_embedding_finds_what_its_query_finds(small_searcher, embedding, given, options):
     found = small_searcher.search(embedding=given(embedding), **options).hits
     expected = small_searcher.search(QUERY, mode="dense", **options).hits
     assert [hit.passage for hit in found] == [hit.passage for hit in expected]
     assert [hit.score for hit in found] == pytest.approx([hit.score for hit in expected], abs=1e-6)
 
 
-def test_a_hybrid_search_takes_both(small_searcher: Searcher, embedding: Embeddings) -> None:
+def test_a_hybrid_search_takes_both(small_searcher, embedding):
     expected = small_searcher.search(QUERY, highlight="sentence")
     found = small_searcher.search(QUERY, embedding=embedding, highlight="sentence")
     assert [hit.document_id for hit in found.hits] == [hit.document_id for hit in expected.hits]
@@ -41,9 +36,7 @@ def test_a_hybrid_search_takes_both(small_searcher: Searcher, embedding: Embeddi
     assert [hit.document_id for hit in other.hits] == [hit.document_id for hit in dense.hits]
 
 
-def test_an_embedding_is_not_taken_for_the_cached_one(
-    small_searcher: Searcher, embedding: Embeddings
-) -> None:
+def test_an_embedding_is_not_taken_for_the_cached_one(small_searcher, embedding):
     class Cache(dict[str, Embeddings]):
         put = dict.__setitem__
 
@@ -54,15 +47,13 @@ def test_an_embedding_is_not_taken_for_the_cached_one(
     assert len(cache) == 1
 
 
-def test_groups_are_found_by_an_embedding(small_searcher: Searcher, embedding: Embeddings) -> None:
+def test_groups_are_found_by_an_embedding(small_searcher, embedding):
     found = small_searcher.search_groups(embedding=embedding, top_k=3, group_by="topic")
     expected = small_searcher.search_groups(QUERY, top_k=3, group_by="topic", mode="dense")
     assert [group.value for group in found.groups] == [group.value for group in expected.groups]
 
 
-def test_an_embedding_is_part_of_the_ranking(
-    small_searcher: Searcher, embedding: Embeddings
-) -> None:
+def test_an_embedding_is_part_of_the_ranking(small_searcher, embedding):
     by_words = SearchRequest(QUERY)
     assert "embedding" not in small_searcher.ranking(by_words)
     rankings = {
@@ -99,13 +90,11 @@ NAN, INFINITE = [1.0, float("nan")], [float("-inf"), 1]
         ({"query": "a", "embedding": [1], "mode": "lexical"}, "which takes no embedding: leave"),
     ],
 )
-def test_what_cannot_be_searched_is_refused_in_one_sentence(
-    small_searcher: Searcher, options: dict[str, Any], sentence: str
-) -> None:
+def test_what_cannot_be_searched_is_refused_in_one_sentence(small_searcher, options, sentence):
     with pytest.raises(InvalidArgumentError, match=sentence):
         small_searcher.search(options.pop("query", ""), **options)
 
 
-def test_a_search_needs_a_query_or_an_embedding(small_searcher: Searcher) -> None:
+def test_a_search_needs_a_query_or_an_embedding(small_searcher):
     with pytest.raises(QueryError, match="the query is empty"):
         small_searcher.search()

@@ -3,14 +3,12 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
 import tantivy
 
 from swiftlet.encoders import DEFAULT_ENCODER
-from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.errors import CorruptIndexError, InvalidArgumentError
 from swiftlet.index.building.build import BuildSettings, build_index
 from swiftlet.index.documents.passages import PassageSplitter
@@ -73,7 +71,7 @@ def bm25(texts: Sequence[str], query: str) -> list[float]:
 
 
 @pytest.fixture
-def lexical_index_of(tmp_path: Path) -> LexicalIndexOf:
+def lexical_index_of(tmp_path) -> LexicalIndexOf:
     def make(texts: Sequence[str], language: str = "none") -> LexicalIndex:
         write_lexical_index(tmp_path / "lexical", ((text, ()) for text in texts), language)
         return LexicalIndex.open(tmp_path / "lexical", language)
@@ -93,9 +91,7 @@ def texts() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def searcher(
-    texts: list[str], shipped_encoder: OnnxEncoder, tmp_path_factory: pytest.TempPathFactory
-) -> Searcher:
+def searcher(texts, shipped_encoder, tmp_path_factory) -> Searcher:
     """A searcher over those passages, four in each document, with random embeddings."""
     folder = tmp_path_factory.mktemp("hybrid")
     documents = []
@@ -120,13 +116,21 @@ def searcher(
     return Searcher(FixedIndex(parts, MANIFEST), MANIFEST)
 
 
-@pytest.mark.parametrize("weight", [0.0, 0.3, 0.72, 0.95, 1.0])
-@pytest.mark.parametrize("top_k", [1, 10, 60, 500, 501])
-def test_a_hybrid_search_finds_the_best_weighted_sums_of_all(searcher, texts, weight, top_k):
+@pytest.fixture(scope="module")
+def scores(texts) -> dict[str, tuple[Embeddings, Embeddings]]:
+    """The inner products and BM25 of all passages, by query."""
     embeddings = RandomEncoder().encode(texts)
-    for query in ("w12 w30 w31", "w12 w250", "w299"):
-        dense = embeddings @ random_unit(query)
-        best = (weight * dense + (1 - weight) * np.array(bm25(texts, query))).reshape(-1, 4)
+    return {
+        query: (embeddings @ random_unit(query), np.array(bm25(texts, query)))
+        for query in ("w12 w30 w31", "w12 w250", "w299")
+    }
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.3, 0.72, 0.95, 1.0])
+@pytest.mark.parametrize("top_k", [1, 60, 501])
+def test_a_hybrid_search_finds_the_best_weighted_sums_of_all(searcher, scores, weight, top_k):
+    for query, (dense, lexical) in scores.items():
+        best = (weight * dense + (1 - weight) * lexical).reshape(-1, 4)
         expected = np.sort(best.max(axis=1))[::-1][:top_k]
         hits = searcher.search(query, top_k, mode="hybrid", weight=weight).hits
         assert [hit.score for hit in hits] == pytest.approx(expected.tolist(), abs=2e-6)

@@ -33,12 +33,12 @@ PLACES = RANDOM.normal(size=(5, DIM)).astype(np.float32)
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def kind(request: pytest.FixtureRequest) -> str:
+def kind(request) -> str:
     return request.param
 
 
 @pytest.fixture(scope="module")
-def vectors(small_searcher: Searcher, kind: str) -> Embeddings:
+def vectors(small_searcher, kind) -> Embeddings:
     found = np.random.default_rng(1).normal(size=(small_searcher.num_passages, DIM))
     if KINDS[kind]["normalised"]:
         found /= np.linalg.norm(found, axis=1, keepdims=True)
@@ -46,14 +46,12 @@ def vectors(small_searcher: Searcher, kind: str) -> Embeddings:
 
 
 @pytest.fixture(scope="module")
-def index(
-    small_index: Path, vectors: Embeddings, kind: str, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def index(small_index, vectors, kind, tmp_path_factory) -> Path:
     return with_vectors(small_index, tmp_path_factory.mktemp("i") / "index", vectors, **KINDS[kind])
 
 
 @pytest.fixture(scope="module")
-def searcher(index: Path) -> Iterator[Searcher]:
+def searcher(index) -> Iterator[Searcher]:
     with swiftlet.open(index) as searcher:
         yield searcher
 
@@ -86,9 +84,7 @@ def check(found: list[tuple[str, float]], best: list[tuple[str, float]]) -> None
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_dense_search_finds_what_numpy_finds(
-    searcher: Searcher, kind: str, vectors: Embeddings, place: Embeddings
-) -> None:
+def test_a_dense_search_finds_what_numpy_finds(searcher, kind, vectors, place):
     best = expected(kind, vectors, owners_of(searcher), place)
     for options in ({"top_k": 60}, {"top_k": 7, "offset": 20}):
         hits = searcher.search(embedding=place, **options).hits
@@ -104,9 +100,7 @@ def test_a_dense_search_finds_what_numpy_finds(
 
 
 @pytest.mark.parametrize("options", [{}, {"weight": 0.3}, {"filter": {"length": [1, 2, 3]}}])
-def test_a_hybrid_search_fuses_scores_on_the_scale_of_cosines(
-    searcher: Searcher, kind: str, vectors: Embeddings, options: dict[str, object]
-) -> None:
+def test_a_hybrid_search_fuses_scores_on_the_scale_of_cosines(searcher, kind, vectors, options):
     lexical = {
         hit.document_id: hit.score
         for hit in searcher.search(QUERY, mode="lexical", top_k=60, min_score=-1).hits
@@ -142,9 +136,7 @@ def test_a_hybrid_search_fuses_scores_on_the_scale_of_cosines(
 
 
 @pytest.mark.parametrize("merged", [False, True])
-def test_changes_are_found_by_the_metric(
-    index: Path, tmp_path: Path, kind: str, vectors: Embeddings, searcher: Searcher, *, merged: bool
-) -> None:
+def test_changes_are_found_by_the_metric(index, tmp_path, kind, vectors, searcher, *, merged):
     changed = shutil.copytree(index, tmp_path / "index")
     put = np.random.default_rng(5).normal(size=(2, DIM)).astype(np.float32)
     if KINDS[kind]["normalised"]:
@@ -171,7 +163,7 @@ def test_changes_are_found_by_the_metric(
                 check([(h.document_id, h.score) for h in hits], best)
 
 
-def test_texts_are_searched_by_words_alone(searcher: Searcher, small_searcher: Searcher) -> None:
+def test_texts_are_searched_by_words_alone(searcher, small_searcher):
     assert (searcher.has_encoder, small_searcher.has_encoder) == (False, True)
     assert (searcher.modes[0], small_searcher.modes[0]) == ("lexical", "hybrid")
     found = searcher.search(QUERY, highlight="words").hits
@@ -184,15 +176,13 @@ def test_texts_are_searched_by_words_alone(searcher: Searcher, small_searcher: S
 @pytest.mark.parametrize(
     "options", [{"mode": "dense"}, {"mode": "hybrid"}, {"highlight": "sentence"}]
 )
-def test_a_text_without_an_encoder_is_refused_with_the_ways_out(
-    searcher: Searcher, options: dict[str, str]
-) -> None:
+def test_a_text_without_an_encoder_is_refused_with_the_ways_out(searcher, options):
     ways = "give the embedding, .*words .mode 'lexical'., .*--encoder .*swiftlet distill --index"
     with pytest.raises(InvalidArgumentError, match=ways):
         searcher.search(QUERY, **options)
 
 
-def test_an_index_without_words_and_encoder_needs_embeddings(index: Path) -> None:
+def test_an_index_without_words_and_encoder_needs_embeddings(index):
     opened = IndexDirectory(index, MissingEncoder(read_manifest(index)))
     parts, manifest, *_ = opened.state
     without = FixedIndex(replace(parts, lexical=None), manifest)
@@ -203,9 +193,7 @@ def test_an_index_without_words_and_encoder_needs_embeddings(index: Path) -> Non
     opened.close()
 
 
-def test_a_manifest_with_another_metric_than_the_index_is_refused(
-    index: Path, kind: str, tmp_path: Path
-) -> None:
+def test_a_manifest_with_another_metric_than_the_index_is_refused(index, kind, tmp_path):
     copy = shutil.copytree(index, tmp_path / "index")
     manifest = read_manifest(copy)
     other = "inner_product" if manifest.metric == "l2" else "l2"
@@ -218,9 +206,7 @@ def test_a_manifest_with_another_metric_than_the_index_is_refused(
 
 
 @pytest.mark.parametrize("metric", ["cosine", "inner_product", "l2"])
-def test_the_default_type_of_a_large_index_finds_the_nearest_by_each_metric(
-    metric: str, tmp_path: Path
-) -> None:
+def test_the_default_type_of_a_large_index_finds_the_nearest_by_each_metric(metric, tmp_path):
     random = np.random.default_rng(3)
     near = random.normal(size=(60, DIM))[random.integers(60, size=2500)]
     vectors = (2 * near + random.normal(size=near.shape)).astype(np.float32)
@@ -245,7 +231,7 @@ def test_the_default_type_of_a_large_index_finds_the_nearest_by_each_metric(
 
 
 @pytest.mark.parametrize("address", ["milvus://localhost:1/x", "postgresql://localhost:1/d/x"])
-def test_only_cosines_are_pushed_to_servers(index: Path, kind: str, address: str) -> None:
+def test_only_cosines_are_pushed_to_servers(index, kind, address):
     sentence = "servers are searched by cosine: search the index directory, or adopt its vectors"
     if kind == "cosine":
         sentence = "made of vectors without an encoder"

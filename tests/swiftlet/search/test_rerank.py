@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Iterator
 from math import inf
-from pathlib import Path
 from time import perf_counter
 
 import numpy as np
@@ -16,7 +15,6 @@ from swiftlet.encoders.reranker import OnnxReranker, order_by, score_of
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.evaluation.evaluate import evaluate
 from swiftlet.index.documents.passages import encoder_text
-from swiftlet.search.request import Mode
 from swiftlet.search.searcher import Searcher
 from swiftlet.search.stages.hits import Rerank
 from tests.command_line import refusal
@@ -46,15 +44,13 @@ class ByLength:
 
 
 @pytest.fixture
-def searcher(small_searcher: Searcher) -> Iterator[Searcher]:
+def searcher(small_searcher) -> Iterator[Searcher]:
     small_searcher.reranker = ByLength()
     yield small_searcher
     small_searcher.reranker = None
 
 
-def test_the_best_documents_are_ordered_by_the_reranker_and_the_others_follow(
-    searcher: Searcher,
-) -> None:
+def test_the_best_documents_are_ordered_by_the_reranker_and_the_others_follow(searcher):
     before = searcher.search(QUERY, 8).hits
     found = searcher.search(QUERY, 8, rerank=5)
     assert found.num_reranked == 5
@@ -68,9 +64,7 @@ def test_the_best_documents_are_ordered_by_the_reranker_and_the_others_follow(
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "dense", "lexical"])
-def test_scores_of_the_search_count_as_much_as_the_weight_says(
-    searcher: Searcher, mode: Mode
-) -> None:
+def test_scores_of_the_search_count_as_much_as_the_weight_says(searcher, mode):
     before = searcher.search(QUERY, 8, mode=mode).hits
     shares = [hit.score / before[0].score for hit in before]
     logits = [1 / (1 + len(encoder_text(hit.title, hit.passage.text))) for hit in before]
@@ -90,21 +84,19 @@ def test_scores_of_the_search_count_as_much_as_the_weight_says(
     st.lists(st.floats(-100, 100), min_size=1, max_size=20).map(lambda s: sorted(s, reverse=True)),
     st.floats(0, 1),
 )
-def test_equal_logits_never_change_the_order(scores: list[float], weight: float) -> None:
+def test_equal_logits_never_change_the_order(scores, weight):
     both = order_by(scores, [1.0] * len(scores), weight)
     assert np.isfinite(both).all()
     assert (np.diff(both) <= 0).all()
 
 
-def test_pages_are_parts_of_one_reranked_ranking(searcher: Searcher) -> None:
+def test_pages_are_parts_of_one_reranked_ranking(searcher):
     whole = searcher.search(QUERY, 8, rerank=6).hits
     for offset in range(0, 8, 2):
         assert searcher.search(QUERY, 2, offset=offset, rerank=6).hits == whole[offset : offset + 2]
 
 
-def test_documents_that_are_too_late_keep_their_places(
-    searcher: Searcher, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_documents_that_are_too_late_keep_their_places(searcher, monkeypatch):
     before = searcher.search(QUERY, 9).hits
     none = searcher.search(QUERY, 9, rerank=9, deadline=perf_counter())
     assert (none.hits, none.num_reranked) == (before, 0)
@@ -115,19 +107,19 @@ def test_documents_that_are_too_late_keep_their_places(
     assert some.hits[some.num_reranked :] == before[some.num_reranked :]
 
 
-def test_a_reranker_that_would_be_too_late_does_not_begin(searcher: Searcher) -> None:
+def test_a_reranker_that_would_be_too_late_does_not_begin(searcher):
     searcher.reranker = ByLength()
     searcher.reranker.seconds = 60.0
     assert searcher.search(QUERY, 9, rerank=9, deadline=perf_counter() + 1).num_reranked == 0
     assert searcher.search(QUERY, 9, rerank=9, deadline=inf).num_reranked == 9
 
 
-def test_there_is_nothing_to_rerank_without_documents(searcher: Searcher) -> None:
+def test_there_is_nothing_to_rerank_without_documents(searcher):
     found = searcher.search(QUERY, 9, rerank=9, min_score=9.0)
     assert (found.hits, found.num_reranked) == ([], 0)
 
 
-def test_bad_arguments_are_refused(searcher: Searcher) -> None:
+def test_bad_arguments_are_refused(searcher):
     for wrong in (0, -1, True, 1.5, "3"):
         with pytest.raises(InvalidArgumentError, match="rerank is"):
             searcher.search(QUERY, rerank=wrong)  # type: ignore[arg-type]
@@ -139,8 +131,8 @@ def test_bad_arguments_are_refused(searcher: Searcher) -> None:
 
 
 def test_a_reranker_is_used_by_python_and_the_command_line(
-    small_index: Path, reranker_directory: Path, tmp_path: Path
-) -> None:
+    small_index, reranker_directory, tmp_path
+):
     with swiftlet.open(small_index, reranker=reranker_directory) as searcher:
         found = searcher.search(QUERY, 3, rerank=5).hits
         scorer = OnnxReranker.load(reranker_directory)

@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from swiftlet.encoders import DEFAULT_ENCODER
-from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.errors import (
     CorruptIndexError,
     EmbeddingSpaceMismatch,
@@ -63,9 +62,7 @@ class Cache(dict[str, Embeddings]):
 
 
 @pytest.fixture(scope="module")
-def search_plane(
-    shipped_encoder: OnnxEncoder, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[..., Searcher]:
+def search_plane(shipped_encoder, tmp_path_factory) -> Callable[..., Searcher]:
     splitter = PassageSplitter(shipped_encoder.tokenizer, 16, 0)
 
     def make(corpus: Corpus, factory: str = "Flat") -> Searcher:

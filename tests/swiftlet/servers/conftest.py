@@ -39,9 +39,7 @@ Server = MilvusServer | PostgresServer
 
 
 @pytest.fixture(scope="session", params=[LITE, WHOLE, POSTGRESQL])
-def server(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Server]:
+def server(request, tmp_path_factory) -> Iterator[Server]:
     """A server of each kind."""
     kind, environment = request.param, {}
     if kind == "cluster":
@@ -69,7 +67,7 @@ def kafka() -> Iterator[dict[str, str]]:
 
 
 @pytest.fixture(scope="session")
-def small_collection(server: Server, small_index: Path) -> Address:
+def small_collection(server, small_index) -> Address:
     """The small index on the server; read only."""
     address = server.address("small")
     reason = "" if server.has_words else "the server is older than Milvus 2.4"
@@ -78,7 +76,7 @@ def small_collection(server: Server, small_index: Path) -> Address:
 
 
 @pytest.fixture
-def pushed(server: Server, small_index: Path, tmp_path: Path) -> Callable[..., Address]:
+def pushed(server, small_index, tmp_path) -> Callable[..., Address]:
     """Pushes the small index, or documents, in the place of an earlier one: the address."""
 
     def push_it(name: str, documents: Any = None, *, facets: Any = (), **options: Any) -> Address:
@@ -110,7 +108,7 @@ def drop(server: Server, address: Address) -> None:
 
 
 @pytest.fixture(scope="session")
-def long_index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def long_index(tmp_path_factory) -> Path:
     """An index of 700 short documents; read only."""
     out = tmp_path_factory.mktemp("long") / "index"
     documents = [Document(f"{number:04}", f"text number {number}") for number in range(700)]

@@ -400,7 +400,7 @@ COMMANDS = Push, PushAgain, Put, Delete, Open, Refresh, Pull
 
 
 @pytest.fixture(scope="module")
-def stage(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def stage(server, tmp_path_factory) -> Iterator[Stage]:
     """A stage, of which the figures are kept."""
     folder = tmp_path_factory.mktemp("cuts")
     old, new = folder / "old", folder / "new"
@@ -420,9 +420,7 @@ def _messages(server: Server) -> int:
 
 
 @pytest.fixture
-def command(
-    request: pytest.FixtureRequest, stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Command]:
+def command(request, stage, monkeypatch) -> Iterator[Command]:
     """A command on indexes of several batches."""
     for module, name in ((milvus_target, "_BATCH_ROWS"), (postgres_target, "_BATCH_PASSAGES")):
         monkeypatch.setattr(module, name, 12)

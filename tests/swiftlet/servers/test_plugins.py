@@ -21,7 +21,7 @@ broken = tests.swiftlet.servers.memory_server:NOTHING
 
 
 @pytest.fixture
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def installed(tmp_path, monkeypatch) -> Iterator[Path]:
     """A folder of packages on the path with one whose entry points are ENTRY_POINTS."""
     folder = tmp_path / "packages"
     metadata = folder / "swiftlet_memory-1.0.dist-info"
@@ -35,7 +35,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 
 @pytest.fixture
-def at(installed: Path, small_index: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def at(installed, small_index, monkeypatch) -> str:
     """The address of the small index."""
     monkeypatch.setitem(memory_server.MEMORY, "small", small_index)
     return "memory://here:1/small"

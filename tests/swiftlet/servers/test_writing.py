@@ -2,7 +2,6 @@
 
 import shutil
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -40,7 +39,7 @@ from tests.swiftlet.servers.conftest import (
 
 
 @pytest.fixture
-def written(pushed: Callable[..., Address]) -> Address:
+def written(pushed) -> Address:
     """A collection that a test may change."""
     return pushed("written")
 

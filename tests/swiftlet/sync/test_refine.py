@@ -19,7 +19,7 @@ from swiftlet.types import Document
 from tests.polling import wait_until
 
 
-def test_the_final_index_takes_the_place_of_the_first_with_all_that_came_between(tmp_path: Path):
+def test_the_final_index_takes_the_place_of_the_first_with_all_that_came_between(tmp_path):
     folder, index = tmp_path / "folder", tmp_path / "place" / "index"
     folder.mkdir()
     for number in range(5):
@@ -58,7 +58,7 @@ def test_the_final_index_takes_the_place_of_the_first_with_all_that_came_between
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
-def test_words_that_a_process_beside_indexes_are_the_same(tmp_path: Path, is_killed: bool):
+def test_words_that_a_process_beside_indexes_are_the_same(tmp_path, is_killed):
     folder = tmp_path / "folder"
     folder.mkdir()
     for number in range(5):
@@ -73,7 +73,7 @@ def test_words_that_a_process_beside_indexes_are_the_same(tmp_path: Path, is_kil
     assert one == two
 
 
-def test_a_document_that_no_index_takes_is_a_problem_of_its_file(tmp_path: Path, monkeypatch):
+def test_a_document_that_no_index_takes_is_a_problem_of_its_file(tmp_path, monkeypatch):
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "a.md").write_text("Bees gather nectar.")
@@ -92,7 +92,7 @@ def test_a_document_that_no_index_takes_is_a_problem_of_its_file(tmp_path: Path,
     assert problem.startswith(f"{folder / 'b.md'}: the metadata cannot be stored as JSON: 'colour'")
 
 
-def test_nothing_is_refined_while_another_process_follows_the_folder(tmp_path: Path):
+def test_nothing_is_refined_while_another_process_follows_the_folder(tmp_path):
     folder, index = tmp_path / "folder", tmp_path / "place" / "index"
     folder.mkdir()
     (folder / "a.md").write_text("Bees gather nectar.")

@@ -39,7 +39,7 @@ def note(number: int, more: str = "") -> str:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path) -> Path:
     found = tmp_path / "folder"
     found.mkdir()
     for number in range(4):
@@ -55,7 +55,7 @@ def written(path: Path, text: str, *, seconds_ago: int = 100) -> None:
 
 
 @pytest.fixture
-def sync(folder: Path, tmp_path: Path) -> Iterator[Callable[..., Round]]:
+def sync(folder, tmp_path) -> Iterator[Callable[..., Round]]:
     """A round of a new process: nothing is kept in memory between two calls."""
     index = tmp_path / "index"
 

@@ -21,7 +21,7 @@ def nearest(embedding: torch.Tensor, query: int, count: int) -> list[int]:
     return [row for row in best if row not in POSITIVES[query]][:count]
 
 
-def test_negatives_follow_the_query_encoder_and_documents_are_encoded_once() -> None:
+def test_negatives_follow_the_query_encoder_and_documents_are_encoded_once():
     encoded: list[int] = []
 
     def encode(rows: Rows) -> torch.Tensor:
@@ -40,7 +40,7 @@ def test_negatives_follow_the_query_encoder_and_documents_are_encoded_once() -> 
     assert sorted(encoded) == list(range(NUM_PASSAGES))
 
 
-def test_the_best_vector_of_a_passage_counts() -> None:
+def test_the_best_vector_of_a_passage_counts():
     vectors = DOCUMENTS.reshape(NUM_PASSAGES // 2, -1)
     known = KnownPositives([np.array([0])])
     inputs = {"encode_passages": lambda rows: vectors[rows], "vectors": 2}
@@ -52,7 +52,7 @@ def test_the_best_vector_of_a_passage_counts() -> None:
     assert sampler.draw(batch).tolist() == [best]
 
 
-def test_the_pairwise_loss_weighs_pairs_by_what_an_exchange_would_change() -> None:
+def test_the_pairwise_loss_weighs_pairs_by_what_an_exchange_would_change():
     scores = torch.tensor([[0.5, 0.9, 0.1, 0.7]], requires_grad=True)
     negatives = torch.tensor([[False, True, True, False]])  # the last one does not count
     loss = LambdaLoss(Scale(score_factor=2.0))(ScoredBatch(scores, torch.tensor([0]), negatives))
@@ -68,7 +68,7 @@ def test_the_pairwise_loss_weighs_pairs_by_what_an_exchange_would_change() -> No
     assert other == 0
 
 
-def test_the_pairwise_loss_is_finite_without_negatives() -> None:
+def test_the_pairwise_loss_is_finite_without_negatives():
     scores = torch.tensor([[0.5, 0.9]], requires_grad=True)
     batch = ScoredBatch(scores, torch.tensor([0]), torch.zeros(1, 2, dtype=torch.bool))
     loss = LambdaLoss(Scale())(batch)

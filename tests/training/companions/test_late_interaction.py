@@ -1,14 +1,13 @@
 """The late-interaction teacher, against ColBERT's definition token by token."""
 
 import copy
-from pathlib import Path
 
 import pytest
 import torch
 
 from swiftlet.encoders import LOOKUP_QUERY_ENCODER
 from swiftlet.errors import InvalidArgumentError
-from tests.runs import Make, plain_accelerator, records, run, tower
+from tests.runs import plain_accelerator, records, run, tower
 from training.companions.late_interaction import LateInteraction, teacher_loss
 from training.contrastive.batch_encoder import BatchEncoder
 from training.errors import RecipeError
@@ -21,7 +20,7 @@ DOCUMENTS = ["kalo", "mine pura soti", "kalo " * 12, "tira, (lomi) 12", "soti"]
 
 
 @pytest.fixture(scope="module")
-def model(checkpoints: dict[str, Path]) -> Tower:
+def model(checkpoints) -> Tower:
     return tower(checkpoints["bert"])
 
 
@@ -32,7 +31,7 @@ def outputs(model: Tower, text: str) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("size", [1, 2, 64])
-def test_each_token_of_a_query_counts_with_its_most_similar_one(model: Tower, size: int) -> None:
+def test_each_token_of_a_query_counts_with_its_most_similar_one(model, size):
     teacher = LateInteraction(model, plain_accelerator(), size)
     found = teacher.scores(QUERIES, DOCUMENTS)
     for row, query in enumerate(QUERIES):
@@ -42,7 +41,7 @@ def test_each_token_of_a_query_counts_with_its_most_similar_one(model: Tower, si
             assert found[row, column].item() == pytest.approx(expected, abs=1e-4)
 
 
-def test_queries_of_the_document_model_have_its_prompt_of_queries(model: Tower) -> None:
+def test_queries_of_the_document_model_have_its_prompt_of_queries(model):
     prompted, plain = copy.deepcopy(model), [f"lomi {query}" for query in QUERIES]
     prompted.prompts, prompted.prompt = {"query": "lomi ", "passage": ""}, ""
     teachers = [LateInteraction(each, plain_accelerator(), 8) for each in (prompted, model)]
@@ -59,7 +58,7 @@ def test_queries_of_the_document_model_have_its_prompt_of_queries(model: Tower) 
     torch.testing.assert_close(*outputs)
 
 
-def test_the_teacher_stays_as_it_was(model: Tower) -> None:
+def test_the_teacher_stays_as_it_was(model):
     teacher = LateInteraction(model, plain_accelerator(), 8)
     before = teacher.scores(QUERIES, DOCUMENTS)
     with torch.no_grad():
@@ -68,7 +67,7 @@ def test_the_teacher_stays_as_it_was(model: Tower) -> None:
     torch.testing.assert_close(teacher.scores(QUERIES, DOCUMENTS), before)
 
 
-def test_a_teacher_that_is_certain_of_the_positives_gives_the_contrastive_loss() -> None:
+def test_a_teacher_that_is_certain_of_the_positives_gives_the_contrastive_loss():
     generator = torch.Generator().manual_seed(0)
     scores = torch.randn(3, 5, generator=generator)
     positives, negatives = torch.tensor([0, 3, 1]), torch.rand(3, 5, generator=generator) > 0.3
@@ -79,7 +78,7 @@ def test_a_teacher_that_is_certain_of_the_positives_gives_the_contrastive_loss()
     torch.testing.assert_close(loss, SoftmaxLoss(Scale())(batch))
 
 
-def test_a_student_with_the_teachers_scores_has_nothing_to_learn() -> None:
+def test_a_student_with_the_teachers_scores_has_nothing_to_learn():
     scores = torch.randn(3, 5, generator=torch.Generator().manual_seed(0), requires_grad=True)
     positives, negatives = torch.tensor([0, 3, 1]), torch.ones(3, 5, dtype=torch.bool)
     negatives[2, 4] = False
@@ -92,7 +91,7 @@ def test_a_student_with_the_teachers_scores_has_nothing_to_learn() -> None:
     assert scores.grad.abs().max() < 1e-6
 
 
-def test_a_pair_is_trained_by_labels_and_the_teacher(make: Make, tmp_path: Path) -> None:
+def test_a_pair_is_trained_by_labels_and_the_teacher(make, tmp_path):
     losses = {}
     for weight in (0.0, 0.9):
         settings = make(
@@ -105,7 +104,7 @@ def test_a_pair_is_trained_by_labels_and_the_teacher(make: Make, tmp_path: Path)
     assert losses[0.0] != losses[0.9]
 
 
-def test_a_teacher_without_token_outputs_or_texts_is_refused(make: Make) -> None:
+def test_a_teacher_without_token_outputs_or_texts_is_refused(make):
     lookup = Tower.load(TowerSettings(LOOKUP_QUERY_ENCODER))
     with pytest.raises(InvalidArgumentError, match="teacher_weight needs the outputs of tokens"):
         LateInteraction(lookup, plain_accelerator(), 8)

@@ -19,9 +19,7 @@ def pair(query_model: Path, document_model: Path, sharing: str) -> DualEncoder:
     return DualEncoder(*towers)
 
 
-def test_shared_token_embeddings_are_trained_with_the_document_encoder(
-    checkpoints: dict[str, Path], tmp_path: Path
-) -> None:
+def test_shared_token_embeddings_are_trained_with_the_document_encoder(checkpoints, tmp_path):
     dual_encoder = pair(checkpoints["bert"], checkpoints["bert"], "token_embeddings")
     weight = dual_encoder.document_tower.token_embeddings.weight
     assert dual_encoder.query_tower.token_embeddings.weight is weight
@@ -35,7 +33,7 @@ def test_shared_token_embeddings_are_trained_with_the_document_encoder(
         assert torch.equal(tower(tmp_path / name).token_embeddings.weight, weight)
 
 
-def test_frozen_token_embeddings_are_never_trained(checkpoints: dict[str, Path]) -> None:
+def test_frozen_token_embeddings_are_never_trained(checkpoints):
     dual_encoder = pair(checkpoints["roberta"], checkpoints["bert"], "frozen_token_embeddings")
     dual_encoder.train_only(frozenset({"query_encoder", "document_encoder", "projection"}))
     towers = dual_encoder.query_tower, dual_encoder.document_tower
@@ -45,9 +43,7 @@ def test_frozen_token_embeddings_are_never_trained(checkpoints: dict[str, Path])
     assert len(trained) == len(list(dual_encoder.parameters())) - 2
 
 
-def test_token_embeddings_of_another_vocabulary_or_width_cannot_be_shared(
-    checkpoints: dict[str, Path], narrow: Path
-) -> None:
+def test_token_embeddings_of_another_vocabulary_or_width_cannot_be_shared(checkpoints, narrow):
     differing = {
         checkpoints["roberta"]: r"[\d,]+ and [\d,]+ tokens: set dual_encoder.sharing to 'none'",
         narrow: "24 and 32 numbers a token: set",

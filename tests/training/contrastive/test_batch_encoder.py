@@ -25,9 +25,7 @@ def queries_of(pair: DualEncoder, texts: list[str]) -> torch.Tensor:
     return pair.project_queries(pair.query_tower(pair.query_tower.tokenise(texts)))
 
 
-def test_encoding_without_gradient_has_no_dropout_and_restores_the_training_mode(
-    checkpoints: dict[str, Path],
-) -> None:
+def test_encoding_without_gradient_has_no_dropout_and_restores_the_training_mode(checkpoints):
     encoder = make(checkpoints, 3, dropout=0.5)
     plain = make(checkpoints, 3, dropout=0.0)
     torch.testing.assert_close(encoder.documents(TEXTS), plain.documents(TEXTS))
@@ -36,9 +34,7 @@ def test_encoding_without_gradient_has_no_dropout_and_restores_the_training_mode
 
 
 @pytest.mark.parametrize("micro_batch_size", [1, 2, 7])
-def test_dropout_is_the_same_in_both_passes(
-    micro_batch_size: int, checkpoints: dict[str, Path]
-) -> None:
+def test_dropout_is_the_same_in_both_passes(micro_batch_size, checkpoints):
     encoder = make(checkpoints, micro_batch_size, dropout=0.3)
     dual_encoder = encoder.dual_encoder
     direction = torch.randn(len(TEXTS), dual_encoder.dim)
@@ -63,7 +59,7 @@ def test_dropout_is_the_same_in_both_passes(
         torch.testing.assert_close(found[name], gradient, atol=1e-6, rtol=1e-4)
 
 
-def test_embeddings_that_no_loss_used_leave_no_gradient(checkpoints: dict[str, Path]) -> None:
+def test_embeddings_that_no_loss_used_leave_no_gradient(checkpoints):
     encoder = make(checkpoints, 2)
     encoder.queries_with_gradient(TEXTS).backward()
     assert not gradients(encoder.dual_encoder)

@@ -1,14 +1,12 @@
 """An alignment in closed form comes before the stages of DAFT."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 from export.source import load_source
-from tests.runs import ListedPassages, Listener, Make, plain_accelerator, records, run, tower
+from tests.runs import ListedPassages, Listener, plain_accelerator, records, run, tower
 from training.contrastive.batch_encoder import BatchEncoder
 from training.contrastive.closed_form import align, fitted_on
 from training.errors import TrainingDataError
@@ -32,8 +30,8 @@ CLOSED = {"start": "ridge", "texts": "both", "max_steps": 0}
     ids=str,
 )
 def test_queries_are_mapped_to_the_embeddings_of_the_document_encoder(
-    checkpoints: dict[str, Path], narrow: Path, query: str, settings: dict[str, Any]
-) -> None:
+    checkpoints, narrow, query, settings
+):
     torch.manual_seed(0)
     models = tower(narrow if query == "narrow" else checkpoints["roberta"]), checkpoints["bert"]
     dual = DualEncoder(models[0], tower(models[1]), maps_queries=True, **settings).eval()
@@ -47,7 +45,7 @@ def test_queries_are_mapped_to_the_embeddings_of_the_document_encoder(
     assert "projection" not in {name for name, each in dual.parts() if dual.adapter in each}
 
 
-def test_a_run_with_it_trains_and_can_be_exported(make: Make, narrow: Path, tmp_path: Path) -> None:
+def test_a_run_with_it_trains_and_can_be_exported(make, narrow, tmp_path):
     listener = Listener()
     recipe = make(
         query_encoder={"model": str(narrow), "pooling": "mean"},
@@ -65,7 +63,7 @@ def test_a_run_with_it_trains_and_can_be_exported(make: Make, narrow: Path, tmp_
     assert load_source(tmp_path / "run" / "query_encoder").dim == 32
 
 
-def test_a_resumed_run_ends_as_one_that_was_not_interrupted(make: Make, tmp_path: Path) -> None:
+def test_a_resumed_run_ends_as_one_that_was_not_interrupted(make, tmp_path):
     recipe = make(alignment=CLOSED, fine_tuning={"epochs": 0.5})
     run(recipe, tmp_path / "whole")
     whole = records(tmp_path / "whole")
@@ -81,14 +79,14 @@ def test_a_resumed_run_ends_as_one_that_was_not_interrupted(make: Make, tmp_path
     assert json.dumps(records(tmp_path / "run")) == json.dumps(whole)
 
 
-def test_too_few_texts_are_refused_in_a_sentence() -> None:
+def test_too_few_texts_are_refused_in_a_sentence():
     passages = ListedPassages(["kalo mine", "pura soti"])
     with pytest.raises(TrainingDataError, match=r"is fitted to 4 distinct texts, at least 20 are"):
         fitted_on(["kalo", "mine"], passages, "both", 0)
     assert len(fitted_on(TEXTS * 2, passages, "queries", 0)) == len(TEXTS)
 
 
-def test_a_pair_that_is_mapped_already_begins_with_the_identity(make: Make) -> None:
+def test_a_pair_that_is_mapped_already_begins_with_the_identity(make):
     with_it, without = (make_dual_encoder(make(alignment=each)) for each in (CLOSED, {}))
     assert without.adapter is None
     assert with_it.adapter is not None

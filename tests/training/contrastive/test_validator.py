@@ -1,7 +1,6 @@
 """The validator measures the same as a search."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,16 +20,14 @@ from training.objective.divergence import kl_estimate
 
 
 @pytest.fixture(scope="module")
-def encoder(checkpoints: dict[str, Path]) -> BatchEncoder:
+def encoder(checkpoints) -> BatchEncoder:
     torch.manual_seed(3)
     dual_encoder = DualEncoder(tower(checkpoints["roberta"]), tower(checkpoints["bert"]), dim=16)
     return BatchEncoder(dual_encoder, plain_accelerator(), micro_batch_size=8)
 
 
 @pytest.fixture(scope="module")
-def read(
-    encoder: BatchEncoder, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[..., ValidationSet]:
+def read(encoder, tmp_path_factory) -> Callable[..., ValidationSet]:
     """Reads 44 queries of documents of 14 words, with passages of so many tokens."""
     store = tmp_path_factory.mktemp("store")
     collection = write_collection(store / "words", num_words=14)
@@ -49,9 +46,7 @@ def read(
 
 
 @pytest.mark.parametrize("tokens", [24, 10])
-def test_a_document_has_the_score_of_its_best_passage(
-    tokens: int, encoder: BatchEncoder, read: Callable[..., ValidationSet]
-) -> None:
+def test_a_document_has_the_score_of_its_best_passage(tokens, encoder, read):
     validation = read(tokens)
     assert (validation.passages.num_passages > 44) == (tokens == 10)
     queries = encoder.queries(validation.queries).numpy()
@@ -66,9 +61,7 @@ def test_a_document_has_the_score_of_its_best_passage(
         assert run[query_id] == pytest.approx(best, abs=1e-5)
 
 
-def test_quality_depends_on_the_first_ranks(
-    encoder: BatchEncoder, read: Callable[..., ValidationSet]
-) -> None:
+def test_quality_depends_on_the_first_ranks(encoder, read):
     validation = read()
     validator = Validator(validation, sample=100)
     ranks = []
@@ -82,9 +75,7 @@ def test_quality_depends_on_the_first_ranks(
     assert found["R@100"] == 1
 
 
-def test_only_some_passages_may_be_searched(
-    encoder: BatchEncoder, read: Callable[..., ValidationSet]
-) -> None:
+def test_only_some_passages_may_be_searched(encoder, read):
     validation = read(num_queries=10, max_passages=15)
     run = Validator(validation, sample=100).run(encoder)
     assert len(run) == 10
@@ -92,9 +83,7 @@ def test_only_some_passages_may_be_searched(
     assert all({*validation.qrels[query_id]} <= {*found} for query_id, found in run.items())
 
 
-def test_alignment_and_spread_are_measured_on_a_sample(
-    encoder: BatchEncoder, read: Callable[..., ValidationSet]
-) -> None:
+def test_alignment_and_spread_are_measured_on_a_sample(encoder, read):
     validation = read()
     validator = Validator(validation, sample=9)
     # Of all queries and passages, not of the first.
@@ -111,9 +100,7 @@ def test_alignment_and_spread_are_measured_on_a_sample(
     assert of_passages.effective_rank == pytest.approx(expected.effective_rank, rel=1e-4)
 
 
-def test_equal_encoders_have_an_estimate_near_0(
-    checkpoints: dict[str, Path], read: Callable[..., ValidationSet]
-) -> None:
+def test_equal_encoders_have_an_estimate_near_0(checkpoints, read):
     same = tower(checkpoints["bert"])
     encoder = BatchEncoder(
         DualEncoder(same, same, projection="none"), plain_accelerator(), micro_batch_size=8
@@ -122,9 +109,7 @@ def test_equal_encoders_have_an_estimate_near_0(
     assert abs(estimate) < 0.5 * encoder.dual_encoder.dim
 
 
-def test_an_approximate_index_can_be_chosen(
-    encoder: BatchEncoder, read: Callable[..., ValidationSet]
-) -> None:
+def test_an_approximate_index_can_be_chosen(encoder, read):
     validation = read()
     exact = Validator(validation, 100).run(encoder)
     tuned = Validator(validation, 100, "IVF2,Flat").run(encoder)

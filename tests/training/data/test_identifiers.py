@@ -9,7 +9,7 @@ IDS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 
 
 @given(st.lists(IDS, unique=True), st.lists(IDS))
-def test_ids_have_the_numbers_of_their_order(ids: list[str], others: list[str]) -> None:
+def test_ids_have_the_numbers_of_their_order(ids, others):
     identifiers = Identifiers(ids)
     assert list(identifiers) == ids
     expected = [ids.index(one) if one in ids else -1 for one in others + ids]

@@ -4,12 +4,10 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.index.documents.passages import PassageSplitter
 from training.data.sources import DataSource
 from training.data.training_data import TrainingData, read_training_data
@@ -24,7 +22,7 @@ Settings = dict[str, object]
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> DataSource:
+def source(tmp_path) -> DataSource:
     """Query n of the 25 has the documents n (grade 1), n + 1 (grade 2), n + 20 and 39 (0)."""
     (tmp_path / "qrels").mkdir()
     documents = [{"_id": f"d{n}", "text": f"text {n} " * 30} for n in range(NUM_DOCUMENTS)]
@@ -38,7 +36,7 @@ def source(tmp_path: Path) -> DataSource:
 
 
 @pytest.fixture
-def settings(tmp_path: Path, shipped_encoder: OnnxEncoder) -> Settings:
+def settings(tmp_path, shipped_encoder) -> Settings:
     return {
         "directory": tmp_path / "store",
         "splitter": PassageSplitter(shipped_encoder.tokenizer, 24, 0),
@@ -46,7 +44,7 @@ def settings(tmp_path: Path, shipped_encoder: OnnxEncoder) -> Settings:
 
 
 @pytest.fixture
-def data(source: DataSource, settings: Settings) -> TrainingData:
+def data(source, settings) -> TrainingData:
     return read_training_data([source], **settings)
 
 
@@ -67,7 +65,7 @@ def words(query: str) -> str:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_held_out_query_is_nowhere_in_the_training_data(data: TrainingData, seed: int) -> None:
+def test_a_held_out_query_is_nowhere_in_the_training_data(data, seed):
     training, validation = hold_out(data, 8, seed)
     held_out = set(map(words, validation.queries))
     assert len(held_out) == len(validation.queries) == len(validation.query_ids) == 8
@@ -78,9 +76,7 @@ def test_a_held_out_query_is_nowhere_in_the_training_data(data: TrainingData, se
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_remaining_queries_keep_their_pairs_judgements_and_positives(
-    data: TrainingData, seed: int
-) -> None:
+def test_remaining_queries_keep_their_pairs_judgements_and_positives(data, seed):
     training, _ = hold_out(data, 8, seed)
     assert training.passages is data.passages
 
@@ -98,15 +94,13 @@ def test_remaining_queries_keep_their_pairs_judgements_and_positives(
     assert len(training.known) == len(training.queries)
 
 
-def test_the_held_out_queries_depend_on_the_seed_alone(data: TrainingData) -> None:
+def test_the_held_out_queries_depend_on_the_seed_alone(data):
     first, again, other = (hold_out(data, 8, seed, max_passages=60)[1] for seed in (1, 1, 2))
     assert contents(first) == contents(again)
     assert set(first.query_ids) != set(other.query_ids)
 
 
-def test_validation_queries_have_the_grades_of_all_queries_of_their_words(
-    data: TrainingData,
-) -> None:
+def test_validation_queries_have_the_grades_of_all_queries_of_their_words(data):
     _, validation = hold_out(data, 8, 0)
     for query_id, query in zip(validation.query_ids, validation.queries, strict=True):
         number = int(query_id[1:])
@@ -116,9 +110,7 @@ def test_validation_queries_have_the_grades_of_all_queries_of_their_words(
 
 
 @pytest.mark.parametrize("max_passages", [1, 60, 10_000])
-def test_relevant_passages_are_always_searched_and_others_up_to_the_bound(
-    data: TrainingData, max_passages: int
-) -> None:
+def test_relevant_passages_are_always_searched_and_others_up_to_the_bound(data, max_passages):
     _, validation = hold_out(data, 8, 0, max_passages=max_passages)
     relevant = {
         document_id
@@ -134,9 +126,7 @@ def test_relevant_passages_are_always_searched_and_others_up_to_the_bound(
     assert len(validation.rows) == bound
 
 
-def test_sources_of_their_own_give_validation_queries(
-    source: DataSource, settings: Settings
-) -> None:
+def test_sources_of_their_own_give_validation_queries(source, settings):
     everything = validation_from([source], **settings)
     assert everything.queries == QUERIES[:20]
     assert everything.query_ids == [f"q{n}" for n in range(20)]
@@ -150,9 +140,7 @@ def test_sources_of_their_own_give_validation_queries(
     assert some.qrels.items() <= everything.qrels.items()
 
 
-def test_a_single_judged_query_can_validate_but_not_train(
-    source: DataSource, settings: Settings, tmp_path: Path
-) -> None:
+def test_a_single_judged_query_can_validate_but_not_train(source, settings, tmp_path):
     (tmp_path / "qrels" / "train.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\n")
     assert validation_from([source], **settings).qrels == {"q1": {"d1": 1}}
     with pytest.raises(TrainingDataError, match="has 1 pair"):
@@ -161,8 +149,8 @@ def test_a_single_judged_query_can_validate_but_not_train(
 
 @pytest.mark.parametrize(("wanted", "count", "held_out"), [(9, 20, 8), (9, 50, 9), (30, 50, 10)])
 def test_at_most_a_fifth_of_the_queries_is_held_out_but_eight_at_least(
-    data: TrainingData, wanted: int, count: int, held_out: int
-) -> None:
+    data, wanted, count, held_out
+):
     queries = [f"query {number}" for number in range(count)]
     pairs = np.array([(number, 0) for number in range(count)])
     many = replace(
@@ -177,13 +165,13 @@ def test_at_most_a_fifth_of_the_queries_is_held_out_but_eight_at_least(
     assert len(training.queries) == count - held_out
 
 
-def test_too_few_queries_to_hold_out_are_refused(data: TrainingData) -> None:
+def test_too_few_queries_to_hold_out_are_refused(data):
     few = data.keep_queries(np.arange(25) < 8)
     with pytest.raises(TrainingDataError, match="is 8: more than 8 are needed"):
         hold_out(few, 8, 0)
 
 
-def test_too_few_remaining_pairs_are_refused(data: TrainingData) -> None:
+def test_too_few_remaining_pairs_are_refused(data):
     few = data.keep_queries(np.arange(25) < 9)
     few = replace(few, pairs=few.pairs[::2])
     message = r"^8 validation queries are held out, and of \d+ pairs that leaves 1 to train on"
@@ -191,9 +179,7 @@ def test_too_few_remaining_pairs_are_refused(data: TrainingData) -> None:
         hold_out(few, 8, 0)
 
 
-def test_given_negatives_stay_with_their_pairs(
-    source: DataSource, settings: Settings, tmp_path: Path
-) -> None:
+def test_given_negatives_stay_with_their_pairs(source, settings, tmp_path):
     lines = [f"q{n}\td{n}\td{n + 5}\n" for n in range(20)]
     (tmp_path / "triples.tsv").write_text("".join(lines))
     triples = DataSource(corpus=source.corpus, triples=str(tmp_path / "triples.tsv"))

@@ -16,7 +16,7 @@ Distil = Callable[..., DistillationResult]
 
 
 @pytest.fixture(scope="session")
-def teacher(checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def teacher(checkpoints, tmp_path_factory) -> Path:
     """A Sentence Transformers directory; read only."""
     folder = tmp_path_factory.mktemp("teacher") / "encoder"
     Tower.load(TowerSettings(model=checkpoints["bert"], pooling="mean")).save(folder)
@@ -24,7 +24,7 @@ def teacher(checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture(scope="session")
-def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def log(tmp_path_factory) -> Path:
     """400 queries of one to eight words; read only."""
     chance = random.Random(1)
     lines = [" ".join(chance.choices(WORDS, k=chance.randint(1, 8))) for _ in range(400)]
@@ -34,7 +34,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def distil(teacher: Path, log: Path) -> Distil:
+def distil(teacher, log) -> Distil:
     """Distils one layer of the teacher; takes settings and the arguments of `distill`."""
 
     def run(out: Path, listener: Listener | None = None, **options: object) -> DistillationResult:

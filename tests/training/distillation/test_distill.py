@@ -13,7 +13,6 @@ from swiftlet.errors import InvalidArgumentError
 from swiftlet.manifest import load_manifest
 from tests.runs import Listener, records
 from tests.small_disk import small_disk
-from tests.training.distillation.conftest import Distil
 from training.distillation.settings import Distillation
 from training.errors import RecipeError, TrainingStoppedError
 from training.model.fingerprint import embedding_space
@@ -26,7 +25,7 @@ TEXTS = ["kalo mine", "pura soti kami", "lolo"]
 
 
 @pytest.fixture(scope="module")
-def run(distil: Distil, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(distil, tmp_path_factory) -> Path:
     """A finished run; read only."""
     out = tmp_path_factory.mktemp("distilled") / "run"
     distil(out)
@@ -37,7 +36,7 @@ def evaluations(run: Path) -> list[dict[str, float]]:
     return [record for record in records(run) if record["kind"] == "evaluation"]
 
 
-def test_the_student_comes_closer_to_the_teacher(run: Path, teacher: Path) -> None:
+def test_the_student_comes_closer_to_the_teacher(run, teacher):
     cosines = [record["cosine"] for record in evaluations(run)]
     assert cosines[-1] > cosines[0] + 0.02
     manifest = load_manifest(run, "model")
@@ -51,16 +50,14 @@ def test_the_student_comes_closer_to_the_teacher(run: Path, teacher: Path) -> No
     assert again.min() > cosines[0]
 
 
-def test_a_finished_run_is_an_artefact_without_checkpoints(run: Path) -> None:
+def test_a_finished_run_is_an_artefact_without_checkpoints(run):
     assert sorted(entry.name for entry in run.iterdir()) == [
         "manifest.json", "metrics.jsonl", "query_encoder", "recipe.json"
     ]  # fmt: skip
     assert (run.parent / "teacher-embeddings").is_dir()
 
 
-def test_its_encoder_is_exported_into_the_space_of_the_teacher(
-    run: Path, teacher: Path, tmp_path: Path
-) -> None:
+def test_its_encoder_is_exported_into_the_space_of_the_teacher(run, teacher, tmp_path):
     tower = Tower.load(TowerSettings(model=teacher))
     expected = embedding_space(tower.with_projection(None))
     manifest = export_encoder(run / "query_encoder", tmp_path / "encoder", precisions=["fp32"])
@@ -71,9 +68,7 @@ def test_its_encoder_is_exported_into_the_space_of_the_teacher(
     np.testing.assert_allclose(exported.encode(TEXTS), student.encode(TEXTS), atol=1e-5)
 
 
-def test_a_student_can_teach_and_stays_in_the_space(
-    run: Path, distil: Distil, tmp_path: Path
-) -> None:
+def test_a_student_can_teach_and_stays_in_the_space(run, distil, tmp_path):
     trained = trained_encoder(run / "query_encoder")
     assert trained is not None
     distil(tmp_path / "second", teacher=str(run / "query_encoder"), epochs=0.1)
@@ -81,9 +76,7 @@ def test_a_student_can_teach_and_stays_in_the_space(
     assert manifest.embedding_space == trained.embedding_space
 
 
-def test_other_students_reuse_the_embeddings_of_the_teacher(
-    distil: Distil, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_students_reuse_the_embeddings_of_the_teacher(distil, tmp_path, monkeypatch):
     kept = tmp_path / "kept"
     distil(tmp_path / "first", teacher_embeddings=kept, epochs=0.1)
     before = {path: path.read_bytes() for path in kept.iterdir()}
@@ -95,9 +88,7 @@ def test_other_students_reuse_the_embeddings_of_the_teacher(
     assert {path: path.read_bytes() for path in kept.iterdir()} == before
 
 
-def test_embeddings_of_one_precision_are_not_reused_in_another(
-    distil: Distil, tmp_path: Path
-) -> None:
+def test_embeddings_of_one_precision_are_not_reused_in_another(distil, tmp_path):
     kept = tmp_path / "kept"
     for precision in ("fp32", "bf16"):
         distil(tmp_path / precision, teacher_embeddings=kept, precision=precision, epochs=0.1)
@@ -106,24 +97,16 @@ def test_embeddings_of_one_precision_are_not_reused_in_another(
     np.testing.assert_allclose(first, second, atol=0.05)
 
 
-@pytest.mark.parametrize("distance", ["euclidean", "cosine"])
-def test_another_checkpoint_begins_near_and_comes_nearer(
-    distance: str, distil: Distil, checkpoints: dict[str, Path], tmp_path: Path
-) -> None:
-    distil(
-        tmp_path / "run",
-        layers=None,
-        student=str(checkpoints["electra"]),
-        pooling="mean",
-        distance=distance,
-    )
+def test_another_checkpoint_begins_near_and_comes_nearer(distil, checkpoints, tmp_path):
+    others = {"student": str(checkpoints["electra"]), "pooling": "mean", "distance": "cosine"}
+    distil(tmp_path / "run", layers=None, **others)
     cosines = [record["cosine"] for record in evaluations(tmp_path / "run")]
     assert cosines[0] > 0.5
     assert cosines[-1] > cosines[0]
     assert (tmp_path / "run" / "query_encoder" / "2_Dense").is_dir()
 
 
-def test_it_ends_when_it_comes_no_closer_and_keeps_the_best(distil: Distil, tmp_path: Path) -> None:
+def test_it_ends_when_it_comes_no_closer_and_keeps_the_best(distil, tmp_path):
     listener = Listener()
     # A rate at which everything is unlearnt, once the warm-up is over.
     outcome = distil(
@@ -141,9 +124,7 @@ def test_it_ends_when_it_comes_no_closer_and_keeps_the_best(distil: Distil, tmp_
     assert any("has not risen in the last 2 evaluation(s)" in note for note in listener.notes)
 
 
-def test_a_resumed_run_gives_the_same_result(
-    run: Path, distil: Distil, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_resumed_run_gives_the_same_result(run, distil, tmp_path, monkeypatch):
     out = tmp_path / "run"
     listener = Listener()
 
@@ -174,9 +155,7 @@ def test_a_resumed_run_gives_the_same_result(
     assert (copy / "manifest.json").exists()
 
 
-def test_the_error_for_a_loss_that_is_not_finite_names_the_step(
-    distil: Distil, tmp_path: Path
-) -> None:
+def test_the_error_for_a_loss_that_is_not_finite_names_the_step(distil, tmp_path):
     with pytest.raises(
         TrainingStoppedError,
         match=r"is not a finite number at step \d+ of stage distillation: lower the learning "
@@ -186,9 +165,7 @@ def test_the_error_for_a_loss_that_is_not_finite_names_the_step(
     assert (tmp_path / "run" / "checkpoint" / "manifest.json").is_file()
 
 
-def test_a_student_that_is_not_finite_after_its_last_step_is_refused(
-    distil: Distil, tmp_path: Path
-) -> None:
+def test_a_student_that_is_not_finite_after_its_last_step_is_refused(distil, tmp_path):
     with pytest.raises(TrainingStoppedError, match="an embedding is not a finite number at step 1"):
         distil(tmp_path / "run", learning_rate=1e30, warmup_steps=0, epochs=0.01)
 
@@ -208,15 +185,13 @@ def test_a_student_that_is_not_finite_after_its_last_step_is_refused(
         ({"student": "lookup", "layers": None, "project": True}, "no layers, pooling or proj"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(
-    options: dict[str, object], sentence: str, teacher: Path
-) -> None:
+def test_settings_that_make_no_sense_are_refused(options, sentence, teacher):
     defaults = {"teacher": str(teacher), "queries": ("log.txt",), "layers": (0,)}
     with pytest.raises(ValueError, match=sentence):
         Distillation(**(defaults | options))  # type: ignore[arg-type]
 
 
-def test_an_index_that_is_only_compared_may_come_later(teacher: Path) -> None:
+def test_an_index_that_is_only_compared_may_come_later(teacher):
     settings = Distillation(teacher=str(teacher), queries=("log.txt",), layers=(0,))
     assert "index" in settings.may_change()
     ranked = settings.model_copy(update={"index": "index", "ranking": 1.0})

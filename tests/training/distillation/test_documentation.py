@@ -17,7 +17,7 @@ def documented() -> dict[str, str]:
     return dict(re.findall(r"^\| `([a-z_]+)` \| ([^|]+?) \|", PAGE, re.MULTILINE))
 
 
-def test_every_setting_is_an_option_on_the_page_or_in_its_table_with_its_default() -> None:
+def test_every_setting_is_an_option_on_the_page_or_in_its_table_with_its_default():
     rows = documented()
     options = {"corpora": "--corpus", "project": "--no-projection"}
     options["judged"] = "`judged`"  # of `swiftlet adapt`
@@ -32,7 +32,7 @@ def test_every_setting_is_an_option_on_the_page_or_in_its_table_with_its_default
     assert not rows, "the page has settings that do not exist"
 
 
-def test_every_option_of_the_page_exists() -> None:
+def test_every_option_of_the_page_exists():
     command = typer.main.get_command(app).commands["distill"]  # type: ignore[attr-defined]
     known = {option for parameter in command.params for option in parameter.opts}
     known |= {option for parameter in command.params for option in parameter.secondary_opts}
@@ -40,7 +40,7 @@ def test_every_option_of_the_page_exists() -> None:
     assert set(re.findall(r"--[a-z][a-z-]+", PAGE)) - others <= known
 
 
-def test_the_help_has_the_defaults_of_learning_from_an_index_alone() -> None:
+def test_the_help_has_the_defaults_of_learning_from_an_index_alone():
     command = typer.main.get_command(app).commands["distill"]  # type: ignore[attr-defined]
     shown = {each.name: str(each.show_default) for each in command.params}
     layers = Distillation(index="any")

@@ -28,7 +28,7 @@ NUM_DOCUMENTS = 14
 
 
 @pytest.fixture(scope="module")
-def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def index(tmp_path_factory) -> Path:
     """An index in which document number n has n + 1 passages; read only."""
     out = tmp_path_factory.mktemp("judged") / "index"
     documents = [
@@ -40,7 +40,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def comparison(index: Path) -> IndexComparison:
+def comparison(index) -> IndexComparison:
     """That index; read only."""
     return IndexComparison(index, OnnxEncoder.load(DEFAULT_ENCODER))
 
@@ -53,9 +53,7 @@ def written(folder: Path, queries: dict[str, str], qrels: list[tuple[str, str, i
     return Judged(queries=str(folder / "queries.jsonl"), qrels=str(folder / "qrels.tsv"))
 
 
-def test_a_query_has_all_passages_of_its_relevant_documents(
-    comparison: IndexComparison, tmp_path: Path
-) -> None:
+def test_a_query_has_all_passages_of_its_relevant_documents(comparison, tmp_path):
     queries = {"a": "first ", "b": "second", "c": "first"}
     qrels = [("a", "d2", 1), ("a", "d10", 0), ("b", "d0", 1), ("b", "d13", 2), ("c", "d10", 1)]
     judged = written(tmp_path, queries, qrels)
@@ -72,16 +70,14 @@ def test_a_query_has_all_passages_of_its_relevant_documents(
         assert found[text].weight == 1.0
 
 
-def test_documents_that_are_not_in_the_index_are_named(
-    comparison: IndexComparison, tmp_path: Path
-) -> None:
+def test_documents_that_are_not_in_the_index_are_named(comparison, tmp_path):
     judged = written(tmp_path, {"a": "first"}, [("a", "nowhere", 1)])
     with pytest.raises(CollectionError, match=r"1 unknown document ids \('nowhere'\)"):
         relevant_passages([judged], comparison)
 
 
 @pytest.mark.check
-def test_with_judged_queries_the_last_step_is_taken(index: Path, tmp_path: Path) -> None:
+def test_with_judged_queries_the_last_step_is_taken(index, tmp_path):
     queries = {f"q{n}": f"word{n % NUM_DOCUMENTS} asked {n}" for n in range(60)}
     qrels = [(f"q{n}", f"d{n % NUM_DOCUMENTS}", 1) for n in range(60)]
     judged = written(tmp_path, queries, qrels)
@@ -103,7 +99,7 @@ def test_with_judged_queries_the_last_step_is_taken(index: Path, tmp_path: Path)
     assert evaluations[-1]["cosine"] < evaluations[0]["cosine"]
 
 
-def test_known_items_are_different_sentences_and_the_test_has_others(tmp_path: Path) -> None:
+def test_known_items_are_different_sentences_and_the_test_has_others(tmp_path):
     documents = [
         {"_id": f"d{n}", "text": " ".join(f"Fact {n} and {i} holds." for i in range(12))}
         | {"title": "The same title"}
@@ -129,7 +125,7 @@ def judgements(pairs: list[tuple[str, str]]) -> JudgedSet:
     return JudgedSet(queries, {str(n): {d: 1} for n, (_, d) in enumerate(pairs)}, "")
 
 
-def test_parts_have_neither_a_document_nor_words_in_common() -> None:
+def test_parts_have_neither_a_document_nor_words_in_common():
     pairs = [(f"query {n}", f"d{n // 3}") for n in range(300)]
     pairs += [("Query 5", "d77"), ("query 50 ", "d80")]  # the words of queries about others
     found = judgements(pairs)
@@ -154,6 +150,6 @@ def test_parts_have_neither_a_document_nor_words_in_common() -> None:
         ([(f"query {n}", f"d{n}") for n in range(49)], "is 49 and counts as 49"),
     ],
 )
-def test_too_few_different_queries_are_refused(pairs: list[tuple[str, str]], counted: str) -> None:
+def test_too_few_different_queries_are_refused(pairs, counted):
     with pytest.raises(TrainingDataError, match=f"at least 50 queries with .* {counted}:"):
         split_by_documents(judgements(pairs))

@@ -12,10 +12,9 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
 from export.encoder_directory import export_encoder
-from swiftlet.encoders.encoder import OnnxEncoder, Precision
+from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.manifest import load_manifest
-from tests.training.distillation.conftest import Distil
 from training.model.errors import ModelError
 from training.model.towers import Tower, TowerSettings
 
@@ -23,7 +22,7 @@ TEXTS = ["kalo mine", "pura soti kami", "lolo", ""]
 
 
 @pytest.fixture(scope="module")
-def encoder(distil: Distil, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def encoder(distil, tmp_path_factory) -> Path:
     """The Sentence Transformers directory of a distilled look-up encoder; read only."""
     out = tmp_path_factory.mktemp("distilled") / "run"
     distil(out, student="lookup", layers=None, batch_size=32, learning_rate=1e-2)
@@ -34,14 +33,12 @@ def encoder(distil: Distil, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def damaged(encoder: Path, tmp_path: Path) -> Path:
+def damaged(encoder, tmp_path) -> Path:
     """A copy to damage; the weights are at the top."""
     return Path(shutil.copytree(encoder, tmp_path / "damaged"))
 
 
-def test_it_is_exported_without_a_transformer_into_the_space_of_the_teacher(
-    encoder: Path, tmp_path: Path
-) -> None:
+def test_it_is_exported_without_a_transformer_into_the_space_of_the_teacher(encoder, tmp_path):
     manifest = export_encoder(encoder, tmp_path / "encoder")
     assert manifest.embedding_space == load_manifest(encoder.parent, "model").embedding_space
     graph = onnx.load_model(tmp_path / "encoder" / "model.onnx").graph
@@ -54,9 +51,7 @@ def test_it_is_exported_without_a_transformer_into_the_space_of_the_teacher(
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
-def test_one_that_was_exported_is_trained_further(
-    encoder: Path, distil: Distil, tmp_path: Path, precision: Precision
-) -> None:
+def test_one_that_was_exported_is_trained_further(encoder, distil, tmp_path, precision):
     exported = tmp_path / "encoder"
     export_encoder(encoder, exported, precisions=[precision])
     found = Tower.load(TowerSettings(model=exported))
@@ -66,21 +61,21 @@ def test_one_that_was_exported_is_trained_further(
         largest = weights.abs().max(dim=1, keepdim=True)[0]
         bound = largest / (253 if precision == "int8" else 1e6)
         assert ((table[name] - weights).abs() <= bound).all()
-    distil(tmp_path / "run", student=str(exported), layers=None)
+    distil(tmp_path / "run", student=str(exported), layers=None, epochs=0.5)
     settings = json.loads((tmp_path / "run" / "recipe.json").read_text())
     assert settings["distance"] == "cosine"
 
 
 def test_an_exported_encoder_teaches_and_an_average_keeps_a_share_of_the_student(
-    encoder: Path, teacher: Path, distil: Distil, tmp_path: Path
-) -> None:
+    encoder, teacher, distil, tmp_path
+):
     student, exported = tmp_path / "student", tmp_path / "teacher"
     export_encoder(encoder, student, precisions=["fp32"])
     space = export_encoder(teacher, exported, precisions=["fp32"]).embedding_space
     options = {"teacher": str(exported), "student": str(student), "layers": None}
     tables = [Tower.load(TowerSettings(model=student))]
     for name, average in (("whole", 0.0), ("mixed", 0.25)):
-        outcome = distil(tmp_path / name, **options, average=average)
+        outcome = distil(tmp_path / name, **options, average=average, epochs=2.0)
         assert outcome.cosine > 0
         assert load_manifest(tmp_path / name, "model").embedding_space == space
         tables.append(Tower.load(TowerSettings(model=tmp_path / name / "query_encoder")))
@@ -91,7 +86,7 @@ def test_an_exported_encoder_teaches_and_an_average_keeps_a_share_of_the_student
         distil(tmp_path / "new", **(options | {"student": "lookup"}))
 
 
-def test_it_is_a_student_again_and_keeps_its_truncation(encoder: Path) -> None:
+def test_it_is_a_student_again_and_keeps_its_truncation(encoder):
     tower = Tower.load(TowerSettings(model=encoder))
     long = "lolo " * 100
     assert tower.tokenise([long])["input_ids"].shape == (1, tower.max_tokens)
@@ -102,7 +97,7 @@ def test_it_is_a_student_again_and_keeps_its_truncation(encoder: Path) -> None:
             Tower.load(TowerSettings(model=encoder, **{name: value}))  # type: ignore[arg-type]
 
 
-def test_a_table_that_does_not_fit_the_vocabulary_is_refused(damaged: Path) -> None:
+def test_a_table_that_does_not_fit_the_vocabulary_is_refused(damaged):
     (weights,) = damaged.rglob("model.safetensors")
     table = load_file(weights)["embedding.weight"]
     save_file({"embedding.weight": table[:-1].contiguous()}, weights)

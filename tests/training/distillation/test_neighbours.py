@@ -1,7 +1,5 @@
 """The passages of an index for the ranking loss."""
 
-from pathlib import Path
-
 import numpy as np
 import torch
 
@@ -13,7 +11,7 @@ from training.distillation.ranking import Neighbours
 TEXTS = ["bees find their way", "a bridge of steel", "the way of a river"]
 
 
-def test_they_are_the_best_by_meaning_and_by_words(tmp_path: Path) -> None:
+def test_they_are_the_best_by_meaning_and_by_words(tmp_path):
     index = FaissIndex.create("Flat", 3)
     index.add(torch.eye(3).numpy())
     write_lexical_index(tmp_path / "words", ((text, ()) for text in TEXTS), "none")

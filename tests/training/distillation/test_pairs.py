@@ -14,7 +14,6 @@ from pydantic import ValidationError
 from torch.nn import functional
 
 from swiftlet.cli.models.distill import sentence_of
-from swiftlet.corpora.vectors import Metric
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.errors import EmbeddingSpaceMismatch, InvalidArgumentError
@@ -42,7 +41,7 @@ loaded = cache(OnnxEncoder.load)
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def own(tmp_path_factory) -> Path:
     """An index of 60 documents, with vectors in a space that no encoder has; read only."""
     out = tmp_path_factory.mktemp("own") / "index"
     documents = [
@@ -64,9 +63,7 @@ def projected(texts: Sequence[str]) -> Embeddings:
     return np.asarray(found / np.linalg.norm(found, axis=1, keepdims=True), np.float32)
 
 
-def test_the_closed_form_finds_a_projected_space_and_a_table_is_saved_projected(
-    tmp_path: Path,
-) -> None:
+def test_the_closed_form_finds_a_projected_space_and_a_table_is_saved_projected(tmp_path):
     texts = [f"{a} of the {p} {extra}" for a in ANIMALS for p in PLACES for extra in PLACES]
     wanted = torch.from_numpy(projected(texts))
     settings = Distillation(index="any", student=LOOKUP)
@@ -87,7 +84,7 @@ def test_the_closed_form_finds_a_projected_space_and_a_table_is_saved_projected(
     torch.testing.assert_close(again, found, atol=1e-5, rtol=1e-4)
 
 
-def test_an_index_teaches_an_encoder_of_its_space_and_judges_it(own: Path, tmp_path: Path) -> None:
+def test_an_index_teaches_an_encoder_of_its_space_and_judges_it(own, tmp_path):
     settings = Distillation(index=str(own), student=LOOKUP, projection_only=True)
     outcome = distill(settings, tmp_path / "run", progress=Listener())
     manifest = load_manifest(tmp_path / "run", "model")
@@ -107,13 +104,8 @@ def test_an_index_teaches_an_encoder_of_its_space_and_judges_it(own: Path, tmp_p
 
 @pytest.mark.parametrize(("epochs", "seconds", "stops"), [(8.0, 3.5, [3]), (0.01, 1.5, [])])
 def test_a_training_ends_at_the_first_step_after_its_minutes_with_a_note_unless_it_is_whole(
-    epochs: float,
-    seconds: float,
-    stops: list[int],
-    own: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    epochs, seconds, stops, own, tmp_path, monkeypatch
+):
     ticks = count()
     monkeypatch.setattr("training.distillation.task.monotonic", lambda: float(next(ticks)))
     settings = Distillation(index=str(own), student=LOOKUP, epochs=epochs, minutes=seconds / 60)
@@ -136,8 +128,8 @@ class Describing(Listener):
 @pytest.mark.check
 @pytest.mark.parametrize("step", [2, 40])
 def test_a_training_whose_first_steps_take_much_longer_revises_its_length(
-    step: int, own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    step, own, tmp_path, monkeypatch
+):
     # The closed form takes no time, and four steps take four seconds.
     times = chain([0, 0, 0, 4], count(100, step))
     monkeypatch.setattr("training.distillation.task.perf_counter", lambda: float(next(times)))
@@ -158,8 +150,8 @@ class Interrupting(Listener):
 
 
 def test_a_short_training_that_is_interrupted_goes_on_in_its_middle_or_is_finished_there(
-    own: Path, tmp_path: Path
-) -> None:
+    own, tmp_path
+):
     settings = Distillation(index=str(own), student=LOOKUP, epochs=8.0)
     first, second = Interrupting(), Interrupting()
     for progress, resume in ((first, False), (second, True)):
@@ -176,8 +168,8 @@ def test_a_short_training_that_is_interrupted_goes_on_in_its_middle_or_is_finish
 @pytest.mark.check
 @pytest.mark.parametrize(("learning_rate", "helps"), [(3e-3, True), (3.0, False)])
 def test_the_better_one_of_the_closed_form_and_the_training_is_kept(
-    learning_rate: float, helps: bool, own: Path, tmp_path: Path
-) -> None:
+    learning_rate, helps, own, tmp_path
+):
     settings = Distillation(index=str(own), student=LOOKUP, projection_only=True)
     closed = distill(settings, tmp_path / "closed", progress=Listener()).verdict
     settings = Distillation(index=str(own), student=LOOKUP, epochs=4.0, learning_rate=learning_rate)
@@ -194,9 +186,7 @@ def test_the_better_one_of_the_closed_form_and_the_training_is_kept(
     assert outcome.verdict.figure == pytest.approx(max(trained, closed.figure))
 
 
-def test_queries_with_the_vectors_of_a_teacher_are_learnt_beside_the_passages(
-    tmp_path: Path,
-) -> None:
+def test_queries_with_the_vectors_of_a_teacher_are_learnt_beside_the_passages(tmp_path):
     documents = [{"_id": f"{a}-{p}", "text": f"{a} in {p}"} for a in ANIMALS for p in PLACES]
     build(documents, tmp_path / "index", language=None)
     log = tmp_path / "log.txt"
@@ -226,9 +216,7 @@ def embed_otherwise(texts: list[str]) -> Embeddings:
     return projected(texts)[:, ::-1]
 
 
-def test_a_function_is_a_teacher_if_it_gives_the_vectors_of_the_index(
-    own: Path, tmp_path: Path
-) -> None:
+def test_a_function_is_a_teacher_if_it_gives_the_vectors_of_the_index(own, tmp_path):
     log = tmp_path / "log.txt"
     log.write_text("\n".join(f"where do {a} meet {b}" for a in ANIMALS for b in ANIMALS))
     settings = Distillation(
@@ -252,8 +240,8 @@ def test_a_function_is_a_teacher_if_it_gives_the_vectors_of_the_index(
 
 
 def test_passages_are_read_with_their_changes_and_none_of_a_document_held_out_is_learnt(
-    own: Path, tmp_path: Path
-) -> None:
+    own, tmp_path
+):
     index = tmp_path / "index"
     build([{"_id": f"{n}", "text": f"text number {n}"} for n in range(40)], index, language=None)
     with write(index) as writer:
@@ -276,9 +264,7 @@ def test_passages_are_read_with_their_changes_and_none_of_a_document_held_out_is
         assert any(item.text in line for line in held_out)
 
 
-def test_parts_have_the_vector_of_their_passage_and_none_is_of_a_document_held_out(
-    own: Path,
-) -> None:
+def test_parts_have_the_vector_of_their_passage_and_none_is_of_a_document_held_out(own):
     pairs = read_pairs(own, read_manifest(own, "index"), 0)
     mixture = pairs.mixture(None, Distillation(index="any"))
     passages, parts = mixture.sources
@@ -295,7 +281,7 @@ def test_parts_have_the_vector_of_their_passage_and_none_is_of_a_document_held_o
 
 
 @pytest.mark.check
-def test_the_scores_of_passages_are_learnt_to_the_last_step(own: Path, tmp_path: Path) -> None:
+def test_the_scores_of_passages_are_learnt_to_the_last_step(own, tmp_path):
     settings = Distillation(index=str(own), student=LOOKUP, epochs=40.0)
     outcome = distill(settings, tmp_path / "run", progress=Listener(), compare=False)
     first, *_, last = records(tmp_path / "run", "step")
@@ -305,8 +291,8 @@ def test_the_scores_of_passages_are_learnt_to_the_last_step(own: Path, tmp_path:
 
 @pytest.mark.parametrize("metric", ["inner_product", "l2"])
 def test_vectors_of_any_length_teach_their_directions_unless_distances_need_the_lengths(
-    metric: Metric, tmp_path: Path
-) -> None:
+    metric, tmp_path
+):
     random = np.random.default_rng(0)
     texts = [{"_id": f"{n}", "text": f"text number {n}"} for n in range(30)]
     vectors = random.normal(size=(30, 8)).astype(np.float32)
@@ -327,7 +313,7 @@ def test_vectors_of_any_length_teach_their_directions_unless_distances_need_the_
         np.testing.assert_allclose(outputs, vectors / 7, atol=1e-6)
 
 
-def test_an_index_that_cannot_teach_is_refused(tmp_path: Path) -> None:
+def test_an_index_that_cannot_teach_is_refused(tmp_path):
     few = tmp_path / "few"
     build([{"_id": "1", "text": "one"}], few, language=None)
     with pytest.raises(
@@ -353,14 +339,12 @@ def test_an_index_that_cannot_teach_is_refused(tmp_path: Path) -> None:
         ({"index": "i", "project": False, "projection_only": True}, "needs a projection"),
     ],
 )
-def test_what_cannot_be_learnt_is_refused(settings: dict[str, object], expected: str) -> None:
+def test_what_cannot_be_learnt_is_refused(settings, expected):
     with pytest.raises(ValidationError, match=expected):
         Distillation(**settings)  # type: ignore[arg-type]
 
 
-def test_what_is_not_measured_has_no_figure_and_unknown_tokens_are_a_reason(
-    tmp_path: Path,
-) -> None:
+def test_what_is_not_measured_has_no_figure_and_unknown_tokens_are_a_reason(tmp_path):
     index = tmp_path / "index"
     random = np.random.default_rng(0)
     texts = ["".join(map(chr, random.integers(0x4E00, 0x9000, 20))) for _ in range(30)]
@@ -380,7 +364,7 @@ def test_what_is_not_measured_has_no_figure_and_unknown_tokens_are_a_reason(
     assert "train it" not in sentence_of(replace(verdict, trained=0.1))
 
 
-def test_a_verdict_goes_by_sentences_and_the_own_query_encoder_and_asks_for_queries() -> None:
+def test_a_verdict_goes_by_sentences_and_the_own_query_encoder_and_asks_for_queries():
     good = Verdict(passages=0.1, known_items=0.3, queries=0, own_known_items=0.4)
     assert good.is_good
     assert sentence_of(good).endswith("without --projection-only, mostly takes it further")
@@ -406,9 +390,7 @@ def test_a_verdict_goes_by_sentences_and_the_own_query_encoder_and_asks_for_quer
     assert Verdict(passages=0.9, known_items=0.1, queries=1_000).wanted_queries == 10_000
 
 
-def test_of_one_document_passages_are_held_out_and_control_characters_are_no_queries(
-    tmp_path: Path,
-) -> None:
+def test_of_one_document_passages_are_held_out_and_control_characters_are_no_queries(tmp_path):
     texts = [f"{a}\x00 live in {p}. They sleep\x00 there." for a in ANIMALS for p in PLACES]
     rows = [{"id": f"{n}", "book": "one", "text": text} for n, text in enumerate(texts)]
     table = tmp_path / "table.jsonl"
@@ -426,7 +408,7 @@ def test_of_one_document_passages_are_held_out_and_control_characters_are_no_que
     assert not any("\x00" in each.text for each in of_apart.known_items)
 
 
-def test_vectors_that_are_all_the_same_are_refused(tmp_path: Path) -> None:
+def test_vectors_that_are_all_the_same_are_refused(tmp_path):
     texts = [f"{a} of the {p}" for a in ANIMALS for p in PLACES]
     documents = [Document(f"{n}", text) for n, text in enumerate(texts)]
     vectors = np.tile(projected(["the same"]), (len(texts), 1))

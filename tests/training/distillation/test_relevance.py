@@ -38,18 +38,18 @@ def expected(line: int, relevant: list[int], others: list[int]) -> float:
     return -math.log(scores[relevant].sum() / scores[relevant + others].sum())
 
 
-def test_it_is_the_probability_of_all_relevant_passages_among_all_passages() -> None:
+def test_it_is_the_probability_of_all_relevant_passages_among_all_passages():
     first = expected(0, [2], [0, 1, 3, 4, 5, 6, 7, 8])
     second = expected(2, [0, 5], [1, 2, 3, 4, 6, 7, 8])
     found = term().loss(TEXTS, STUDENT, SURE)
     assert found.item() == pytest.approx((first + 0.5 * second) / 3, rel=1e-5)
 
 
-def test_texts_without_a_relevant_document_have_no_term() -> None:
+def test_texts_without_a_relevant_document_have_no_term():
     assert term().loss(["other", "more"], STUDENT[:2], TEACHER[:2]).item() == 0
 
 
-def test_what_the_teacher_scores_nearly_as_high_is_no_negative() -> None:
+def test_what_the_teacher_scores_nearly_as_high_is_no_negative():
     scores = TEACHER[0] @ PASSAGES.T
     relevant = int(scores.argsort()[-4])  # three others have higher scores
     far = [row for row in range(9) if scores[row] < scores[relevant]]
@@ -58,7 +58,7 @@ def test_what_the_teacher_scores_nearly_as_high_is_no_negative() -> None:
     assert found.item() == pytest.approx(expected(0, [relevant], far), rel=1e-5)
 
 
-def test_its_gradient_moves_a_query_towards_its_passages() -> None:
+def test_its_gradient_moves_a_query_towards_its_passages():
     query = STUDENT.clone().requires_grad_()
     term().loss(TEXTS, query, SURE).backward()
     assert query.grad is not None
@@ -67,7 +67,7 @@ def test_its_gradient_moves_a_query_towards_its_passages() -> None:
 
 
 @pytest.mark.parametrize("most", [5, 100])
-def test_of_a_large_index_it_has_relevant_passages_and_the_nearest(most: int) -> None:
+def test_of_a_large_index_it_has_relevant_passages_and_the_nearest(most):
     index = FaissIndex.create("Flat", 16)
     index.add(PASSAGES.numpy())
     found = RelevanceTerm.of_index(RELEVANT, index, SURE[[0, 2]], SETTINGS, most)

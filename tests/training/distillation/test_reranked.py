@@ -22,11 +22,11 @@ QUERIES = ["a bridge of steel", "where do bees live"]
 
 
 @pytest.fixture(scope="module")
-def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def index(tmp_path_factory) -> Path:
     """Read only."""
     out = tmp_path_factory.mktemp("reranked") / "index"
     documents = [{"_id": f"d{n}", "title": f"Title {n}", "text": t} for n, t in enumerate(TEXTS)]
-    build(documents, out)
+    build(documents, out, encoder=LOOKUP_QUERY_ENCODER)  # of the space of the teacher
     return out
 
 
@@ -51,9 +51,7 @@ def settings(**others: object) -> Distillation:
     return Distillation(**(given | others))  # type: ignore[arg-type]
 
 
-def test_a_judged_query_learns_the_softmax_of_its_scores(
-    index: Path, reranker_directory: Path
-) -> None:
+def test_a_judged_query_learns_the_softmax_of_its_scores(index, reranker_directory):
     encoder = OnnxEncoder.load(DEFAULT_ENCODER)
     comparison = IndexComparison(index, encoder)
     reranker = Counting(OnnxReranker.load(reranker_directory))
@@ -79,9 +77,7 @@ def test_a_judged_query_learns_the_softmax_of_its_scores(
     assert targets.loss(teacher, same).item() == pytest.approx(0, abs=1e-5)
 
 
-def test_without_judged_queries_or_a_reranker_it_is_refused(
-    index: Path, reranker_directory: Path, tmp_path: Path
-) -> None:
+def test_without_judged_queries_or_a_reranker_it_is_refused(index, reranker_directory, tmp_path):
     sentences = known_items(index, tmp_path / "texts").training
     (queries,) = (each.model_copy(update={"sentences": False}) for each in sentences)
     given = {"index": str(index), "ranking": 1.0, "student": LOOKUP_QUERY_ENCODER.name}

@@ -21,9 +21,7 @@ def settings(teacher: Path, **values: object) -> Distillation:
     return Distillation(**(defaults | values))  # type: ignore[arg-type]
 
 
-def test_a_part_of_the_teacher_keeps_its_embeddings_and_its_pooling(
-    checkpoints: dict[str, Path],
-) -> None:
+def test_a_part_of_the_teacher_keeps_its_embeddings_and_its_pooling(checkpoints):
     teacher = Tower.load(TowerSettings(model=checkpoints["bert"], pooling="mean"))
     student = Student.make(settings(checkpoints["bert"], layers=(1,)), WIDTH)
     assert student.projection is None
@@ -35,9 +33,7 @@ def test_a_part_of_the_teacher_keeps_its_embeddings_and_its_pooling(
     assert all(torch.equal(kept[n], w) for n, w in models[1].encoder.layer[0].state_dict().items())
 
 
-def test_without_a_projection_a_student_of_another_width_is_refused(
-    checkpoints: dict[str, Path],
-) -> None:
+def test_without_a_projection_a_student_of_another_width_is_refused(checkpoints):
     wider = settings(checkpoints["bert"], student=str(checkpoints["distilbert"]), project=False)
     with pytest.raises(
         InvalidArgumentError,
@@ -46,7 +42,7 @@ def test_without_a_projection_a_student_of_another_width_is_refused(
         Student.make(wider, 16)
 
 
-def test_the_saved_encoder_is_the_trained_one(checkpoints: dict[str, Path], tmp_path: Path) -> None:
+def test_the_saved_encoder_is_the_trained_one(checkpoints, tmp_path):
     student = Student.make(
         settings(checkpoints["bert"], student=str(checkpoints["distilbert"])), 48
     ).eval()
@@ -57,9 +53,7 @@ def test_the_saved_encoder_is_the_trained_one(checkpoints: dict[str, Path], tmp_
     torch.testing.assert_close(found, torch.nn.functional.normalize(outputs, dim=-1))
 
 
-def test_a_lookup_begins_with_the_outputs_of_the_teacher_for_single_tokens(
-    checkpoints: dict[str, Path],
-) -> None:
+def test_a_lookup_begins_with_the_outputs_of_the_teacher_for_single_tokens(checkpoints):
     teacher = Tower.load(TowerSettings(model=checkpoints["bert"], pooling="mean")).eval()
     student = Student.lookup(teacher)
     features = student.tower.tokenise(["kalo mine", "lolo"])

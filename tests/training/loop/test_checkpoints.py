@@ -1,7 +1,6 @@
 """A checkpoint is written completely or not at all, and an altered one is refused."""
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ __all__ = ["small_disk"]
 STATE = {"model": {"weight": torch.arange(12.0)}, "step": 3}
 
 
-def test_a_checkpoint_comes_back_and_replaces_the_one_before(tmp_path: Path) -> None:
+def test_a_checkpoint_comes_back_and_replaces_the_one_before(tmp_path):
     place = tmp_path / "checkpoint"
     for step in (3, 4):
         write_checkpoint(place, STATE | {"step": step}, dim=4)
@@ -27,7 +26,7 @@ def test_a_checkpoint_comes_back_and_replaces_the_one_before(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("file", ["state.safetensors", "state.json"])
-def test_an_altered_shortened_or_missing_file_is_named(file: str, tmp_path: Path) -> None:
+def test_an_altered_shortened_or_missing_file_is_named(file, tmp_path):
     place = tmp_path / "checkpoint"
     write_checkpoint(place, STATE, dim=4)
     content = (place / file).read_bytes()
@@ -44,7 +43,7 @@ def test_an_altered_shortened_or_missing_file_is_named(file: str, tmp_path: Path
         read_checkpoint(place)
 
 
-def test_a_directory_that_is_missing_or_was_not_finished_is_none(tmp_path: Path) -> None:
+def test_a_directory_that_is_missing_or_was_not_finished_is_none(tmp_path):
     place = tmp_path / "checkpoint"
     with pytest.raises(ManifestError, match="checkpoint is not a directory"):
         read_checkpoint(place)
@@ -55,7 +54,7 @@ def test_a_directory_that_is_missing_or_was_not_finished_is_none(tmp_path: Path)
 
 
 @pytest.mark.parametrize("large", ["tensor", "text"])
-def test_a_full_disk_leaves_the_checkpoint_before_as_it_was(large: str, small_disk: Path) -> None:
+def test_a_full_disk_leaves_the_checkpoint_before_as_it_was(large, small_disk):
     place = small_disk / "checkpoint"
     write_checkpoint(place, STATE, dim=4)
     more = torch.ones(10**6) if large == "tensor" else "x" * 4 * 10**6
@@ -65,7 +64,7 @@ def test_a_full_disk_leaves_the_checkpoint_before_as_it_was(large: str, small_di
     assert [entry.name for entry in small_disk.iterdir()] == ["checkpoint"]
 
 
-def test_nested_tensors_arrays_numbers_and_keys_come_back(tmp_path: Path) -> None:
+def test_nested_tensors_arrays_numbers_and_keys_come_back(tmp_path):
     shared = torch.arange(6.0).reshape(2, 3)
     state = {
         "model": {"weight": shared, "same": shared},
@@ -93,6 +92,6 @@ def test_nested_tensors_arrays_numbers_and_keys_come_back(tmp_path: Path) -> Non
     assert found["bytes"].dtype == torch.uint8
 
 
-def test_values_that_cannot_be_restored_are_refused(tmp_path: Path) -> None:
+def test_values_that_cannot_be_restored_are_refused(tmp_path):
     with pytest.raises(TypeError, match="set cannot be kept"):
         write_checkpoint(tmp_path / "checkpoint", {"something": {1, 2}}, dim=4)

@@ -1,7 +1,5 @@
 """Each output of a frozen encoder is computed once and cached completely."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -34,7 +32,7 @@ def rows_of(*rows: int) -> Rows:
     return np.array(rows, dtype=np.int64)
 
 
-def test_each_row_is_computed_once_and_returned_in_the_given_order(tmp_path: Path) -> None:
+def test_each_row_is_computed_once_and_returned_in_the_given_order(tmp_path):
     outputs, encoder = EmbeddingCache(tmp_path, "key", WIDTH), Encoder()
     first = outputs.get(PASSAGES, rows_of(5, 2, 5), encoder)
     assert first[:, 0].tolist() == [5, 2, 5]
@@ -45,7 +43,7 @@ def test_each_row_is_computed_once_and_returned_in_the_given_order(tmp_path: Pat
     assert len(encoder.asked) == 2
 
 
-def test_another_process_finds_them(tmp_path: Path) -> None:
+def test_another_process_finds_them(tmp_path):
     EmbeddingCache(tmp_path, "key", WIDTH).get(PASSAGES, rows_of(1, 6), Encoder())
     encoder = Encoder(offset=0.5)
     found = EmbeddingCache(tmp_path, "key", WIDTH).get(PASSAGES, rows_of(6, 3), encoder)
@@ -53,7 +51,7 @@ def test_another_process_finds_them(tmp_path: Path) -> None:
     assert encoder.asked == [[3]]
 
 
-def test_other_weights_and_other_passages_have_outputs_of_their_own(tmp_path: Path) -> None:
+def test_other_weights_and_other_passages_have_outputs_of_their_own(tmp_path):
     outputs = EmbeddingCache(tmp_path, "key", WIDTH)
     outputs.get(PASSAGES, rows_of(1), Encoder())
     other = Encoder(offset=0.5)
@@ -63,7 +61,7 @@ def test_other_weights_and_other_passages_have_outputs_of_their_own(tmp_path: Pa
     assert outputs.get(PASSAGES, rows_of(1), other)[0, 0] == 1
 
 
-def test_a_row_with_a_failed_computation_is_not_cached(tmp_path: Path) -> None:
+def test_a_row_with_a_failed_computation_is_not_cached(tmp_path):
     outputs = EmbeddingCache(tmp_path, "key", WIDTH)
 
     def fail(_rows: Rows) -> torch.Tensor:
@@ -74,7 +72,7 @@ def test_a_row_with_a_failed_computation_is_not_cached(tmp_path: Path) -> None:
     assert outputs.get(PASSAGES, rows_of(4), Encoder())[0, 0] == 4
 
 
-def test_files_take_disk_space_for_cached_rows_only(tmp_path: Path) -> None:
+def test_files_take_disk_space_for_cached_rows_only(tmp_path):
     passages = ListedPassages([""] * 100_000)
     EmbeddingCache(tmp_path, "key", 1000).get(
         passages, rows_of(99_999), lambda rows: torch.ones(len(rows), 1000)
@@ -84,7 +82,7 @@ def test_files_take_disk_space_for_cached_rows_only(tmp_path: Path) -> None:
     assert sum(size.st_blocks * 512 for size in sizes) < 1_000_000
 
 
-def test_a_full_disk_is_reported_in_one_sentence(small_disk: Path) -> None:
+def test_a_full_disk_is_reported_in_one_sentence(small_disk):
     passages = ListedPassages([""] * 4000)
     outputs = EmbeddingCache(small_disk, "key", 1000)
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from copy import deepcopy
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ Make = Callable[..., tuple[DualEncoder, Optimisation]]
 
 
 @pytest.fixture(scope="module")
-def make(checkpoints: dict[str, Path]) -> Make:
+def make(checkpoints) -> Make:
     """Makes a dual encoder and its optimisation."""
 
     def make_both(
@@ -55,7 +54,7 @@ def rates(optimisation: Optimisation, dual_encoder: DualEncoder, count: int) -> 
     return found
 
 
-def test_each_part_moves_at_its_own_rate_and_one_without_a_rate_not_at_all(make: Make) -> None:
+def test_each_part_moves_at_its_own_rate_and_one_without_a_rate_not_at_all(make):
     dual_encoder, optimisation = make({"query_encoder": 1e-3, "projection": 1e-2})
     before = weights(dual_encoder)
     give_gradient(dual_encoder)
@@ -80,20 +79,18 @@ def test_each_part_moves_at_its_own_rate_and_one_without_a_rate_not_at_all(make:
         ("cosine", [0, 0.5, 1, 0.9924, 0.9698]),
     ],
 )
-def test_the_rate_warms_up_and_then_follows_the_schedule(
-    schedule: str, expected: list[float], make: Make
-) -> None:
+def test_the_rate_warms_up_and_then_follows_the_schedule(schedule, expected, make):
     dual_encoder, optimisation = make(schedule=schedule, warmup_steps=2)
     found = rates(optimisation, dual_encoder, 5)
     assert [rate / 1e-3 for rate in found] == pytest.approx(expected, abs=1e-4)
 
 
-def test_a_warm_up_longer_than_the_stage_is_cut_to_a_tenth(make: Make) -> None:
+def test_a_warm_up_longer_than_the_stage_is_cut_to_a_tenth(make):
     dual_encoder, optimisation = make(num_steps=30, warmup_steps=1000)
     assert max(rates(optimisation, dual_encoder, 5)) == pytest.approx(1e-3)
 
 
-def test_the_norm_is_that_before_clipping_and_clipping_bounds_it(make: Make) -> None:
+def test_the_norm_is_that_before_clipping_and_clipping_bounds_it(make):
     dual_encoder, optimisation = make(max_gradient_norm=0.5)
     give_gradient(dual_encoder)
     squares = sum(float(p.grad.square().sum()) for p in dual_encoder.parameters())
@@ -101,7 +98,7 @@ def test_the_norm_is_that_before_clipping_and_clipping_bounds_it(make: Make) -> 
     assert all(parameter.grad is None for parameter in dual_encoder.parameters())
 
 
-def test_only_weights_of_more_than_one_dimension_decay(make: Make) -> None:
+def test_only_weights_of_more_than_one_dimension_decay(make):
     dual_encoder, optimisation = make(weight_decay=0.5)
     before = weights(dual_encoder)
     for parameter in dual_encoder.parameters():
@@ -112,7 +109,7 @@ def test_only_weights_of_more_than_one_dimension_decay(make: Make) -> None:
         torch.testing.assert_close(value, before[name] * factor, msg=name)
 
 
-def test_parameters_without_gradient_stay_unchanged(make: Make) -> None:
+def test_parameters_without_gradient_stay_unchanged(make):
     dual_encoder, optimisation = make(weight_decay=0.5)
     before = weights(dual_encoder)
     give_gradient(dual_encoder)
@@ -123,7 +120,7 @@ def test_parameters_without_gradient_stay_unchanged(make: Make) -> None:
         assert is_same != (name.startswith("document_tower") and value.is_floating_point()), name
 
 
-def test_an_optimiser_continues_from_its_state(make: Make) -> None:
+def test_an_optimiser_continues_from_its_state(make):
     settings: dict[str, Any] = {"warmup_steps": 2, "weight_decay": 0.1}
     dual_encoder, optimisation = make(**settings)
     for seed in range(4):
@@ -142,7 +139,7 @@ def test_an_optimiser_continues_from_its_state(make: Make) -> None:
         assert torch.equal(value, dual_encoder.state_dict()[name]), name
 
 
-def test_an_optimiser_continues_with_changed_learning_rates(make: Make) -> None:
+def test_an_optimiser_continues_with_changed_learning_rates(make):
     dual_encoder, optimisation = make({"query_encoder": 1e-3, "projection": 1e-2})
     before = rates(optimisation, dual_encoder, 4)
     again, resumed = make({"query_encoder": 1e-4, "projection": 1e-3})
@@ -152,7 +149,7 @@ def test_an_optimiser_continues_with_changed_learning_rates(make: Make) -> None:
     assert before == pytest.approx([1e-2 * (20 - step) / 20 for step in range(4)])
 
 
-def test_a_step_that_overflows_moves_neither_weights_nor_the_schedule(make: Make) -> None:
+def test_a_step_that_overflows_moves_neither_weights_nor_the_schedule(make):
     scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
     dual_encoder, optimisation = make(scaler=scaler)
     before = weights(dual_encoder)

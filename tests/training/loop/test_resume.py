@@ -1,13 +1,17 @@
 """A resumed run gives the same result as an uninterrupted one."""
 
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from swiftlet.cli.main import INTERRUPTED
+from swiftlet.cli.terminal import ProgressBars
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.manifest import read_manifest
+from tests.command_line import swiftlet
 from tests.processes import Command
 from tests.runs import records, run, tables, write_recipe
 from training.loop.checkpoints import read_checkpoint
@@ -28,20 +32,13 @@ SETTINGS: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def whole(
-    checkpoints: dict[str, Path], collection: Path, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, Path]:
+def whole(checkpoints, collection, tmp_path_factory) -> tuple[Path, Path]:
     """A recipe with dropout, and what it makes of itself when nothing interrupts it; read only."""
     folder = tmp_path_factory.mktemp("whole")
     content = tables(collection, checkpoints["roberta"], checkpoints["bert"], **SETTINGS)
     path = write_recipe(folder / "recipe.toml", content)
     run(read_recipe(path), folder / "run")
     return path, folder / "run"
-
-
-def start(recipe: Path, out: Path, *options: str) -> Command:
-    arguments = ("train", recipe, "--out", out, *options)
-    return Command(*arguments, output=out.with_suffix(".txt"))
 
 
 def has_logged(out: Path, stage: str, step: int) -> bool:
@@ -64,13 +61,13 @@ def assert_same_result(out: Path, whole: Path) -> None:
     assert not out.with_name(f".{out.name}.partial").exists()
 
 
-def test_a_run_killed_in_both_stages_ends_as_one_that_was_not(
-    whole: tuple[Path, Path], tmp_path: Path
-) -> None:
-    recipe, expected = whole
-    out = tmp_path / "run"
+@pytest.fixture(scope="module")
+def killed(whole, tmp_path_factory) -> Path:
+    """A run that was killed in its first stage, and again in its second; read only."""
+    recipe, _ = whole
+    out = tmp_path_factory.mktemp("killed") / "run"
     for stage in ("alignment", "fine-tuning"):
-        command = start(recipe, out, "--resume")
+        command = Command("train", recipe, "--out", out, "--resume", output=out.with_suffix(".txt"))
         command.wait_until(lambda stage=stage: has_logged(out, stage, EVERY + 5))
         command.send(signal.SIGKILL)
         assert command.wait() == -signal.SIGKILL
@@ -78,28 +75,18 @@ def test_a_run_killed_in_both_stages_ends_as_one_that_was_not(
         state = read_checkpoint(out / "checkpoint")["train_state"]
         assert state["step"] >= EVERY
         assert state["stage"] == (stage == "fine-tuning")
-    command = start(recipe, out, "--resume")
-    assert command.wait() == 0, command.text
     assert "going on after" in command.text
-    assert_same_result(out, expected)
+    return out
 
 
-def test_an_interrupted_run_can_be_resumed(whole: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_run_killed_in_both_stages_ends_as_one_that_was_not(whole, killed, tmp_path):
     recipe, expected = whole
-    out = tmp_path / "run"
-    command = start(recipe, out)
-    command.wait_until(lambda: has_logged(out, "alignment", EVERY + 5))
-    command.send(signal.SIGINT)
-    assert command.wait() == 130
-    assert command.refusal == "interrupted: run the same command with --resume to continue"
-    assert not out.with_name(f".{out.name}.partial").exists()
+    out = Path(shutil.copytree(killed, tmp_path / "run"))
     run(read_recipe(recipe), out, resume=True)
     assert_same_result(out, expected)
 
 
-def test_a_stopped_run_is_finished_with_its_best_checkpoint(
-    whole: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_a_stopped_run_is_finished_with_its_best_checkpoint(whole, killed, tmp_path):
     recipe, _ = whole
     out = tmp_path / "run"
     with pytest.raises(
@@ -107,10 +94,7 @@ def test_a_stopped_run_is_finished_with_its_best_checkpoint(
     ):
         run(read_recipe(recipe), out, finish=True)
     assert not out.exists()
-    command = start(recipe, out)
-    command.wait_until(lambda: has_logged(out, "fine-tuning", EVERY + 5))
-    command.send(signal.SIGKILL)
-    command.wait()
+    shutil.copytree(killed, out)
     outcome = run(read_recipe(recipe), out, finish=True)
     tuned = [each for each in records(out, "evaluation") if each["stage"] == "fine-tuning"]
     best = max(tuned, key=lambda each: each["ndcg@10"])
@@ -122,9 +106,22 @@ def test_a_stopped_run_is_finished_with_its_best_checkpoint(
     assert outcome.quality["nDCG@10"] == manifest.details["validation"]["nDCG@10"]
 
 
-def test_a_run_killed_before_its_first_checkpoint_starts_again(
-    whole: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_an_interrupted_run_says_how_to_go_on(whole, tmp_path, monkeypatch):
+    out = tmp_path / "run"
+
+    def interrupt(*_: object) -> None:
+        if has_logged(out, "alignment", EVERY + 5):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(ProgressBars, "advance", interrupt)
+    result = swiftlet("train", whole[0], "--out", out)
+    assert result.exit_code == INTERRUPTED
+    assert "interrupted: run the same command with --resume to continue" in result.stderr
+    assert not out.with_name(f".{out.name}.partial").exists()
+    assert read_checkpoint(out / "checkpoint")["train_state"]["step"] == EVERY
+
+
+def test_a_run_killed_before_its_first_checkpoint_starts_again(whole, tmp_path):
     recipe, expected = whole
     out = tmp_path / "run"
     out.mkdir()

@@ -9,7 +9,7 @@ from torch import nn
 
 from swiftlet.errors import InvalidArgumentError
 from tests.runs import tower
-from training.model.dual_encoder import DualEncoder, Projection
+from training.model.dual_encoder import DualEncoder
 from training.model.quiet import quiet
 
 TEXTS = ["kalo", "mine pura soti", "kalo " * 30, "tira, (lomi) 12"]
@@ -28,7 +28,7 @@ def part_sizes(dual_encoder: DualEncoder) -> dict[str, int]:
     return {name: sum(p.numel() for p in found) for name, found in dual_encoder.parts()}
 
 
-def test_one_projection_serves_both_towers(checkpoints: dict[str, Path]) -> None:
+def test_one_projection_serves_both_towers(checkpoints):
     dual_encoder = pair(checkpoints["roberta"], checkpoints["bert"], dim=16)
     assert dual_encoder.query_projection is dual_encoder.document_projection
     assert dual_encoder.adapter is None
@@ -42,9 +42,7 @@ def test_one_projection_serves_both_towers(checkpoints: dict[str, Path]) -> None
     torch.testing.assert_close(queries, expected / expected.norm(dim=1, keepdim=True))
 
 
-def test_a_narrower_query_tower_is_widened_before_the_shared_projection(
-    checkpoints: dict[str, Path], narrow: Path
-) -> None:
+def test_a_narrower_query_tower_is_widened_before_the_shared_projection(checkpoints, narrow):
     dual_encoder = pair(narrow, checkpoints["bert"], dim=16)
     assert isinstance(dual_encoder.adapter, nn.Linear)
     assert part_sizes(dual_encoder)["projection"] == 32 * 16 + 16
@@ -55,16 +53,12 @@ def test_a_narrower_query_tower_is_widened_before_the_shared_projection(
     assert queries_of(wider).shape == (4, 24)
 
 
-def test_separate_projections_take_towers_of_any_width(
-    checkpoints: dict[str, Path], narrow: Path
-) -> None:
+def test_separate_projections_take_towers_of_any_width(checkpoints, narrow):
     dual_encoder = pair(narrow, checkpoints["bert"], projection="separate", dim=16)
     assert part_sizes(dual_encoder)["projection"] == (24 * 16 + 16) + (32 * 16 + 16)
 
 
-def test_without_a_projection_widths_and_dim_must_be_equal(
-    checkpoints: dict[str, Path], narrow: Path
-) -> None:
+def test_without_a_projection_widths_and_dim_must_be_equal(checkpoints, narrow):
     assert part_sizes(pair(narrow, narrow, projection="none"))["projection"] == 0
     with pytest.raises(InvalidArgumentError, match="24 wide and the document tower 32: without a"):
         pair(narrow, checkpoints["bert"], projection="none")
@@ -79,13 +73,7 @@ def test_without_a_projection_widths_and_dim_must_be_equal(
     ("projection", "same_width"),
     [("shared", True), ("shared", False), ("separate", True), ("separate", False), ("none", True)],
 )
-def test_saved_encoders_compute_the_same(
-    projection: Projection,
-    same_width: bool,
-    checkpoints: dict[str, Path],
-    narrow: Path,
-    tmp_path: Path,
-) -> None:
+def test_saved_encoders_compute_the_same(projection, same_width, checkpoints, narrow, tmp_path):
     query_model = checkpoints["roberta"] if same_width else narrow
     dual_encoder = pair(query_model, checkpoints["bert"], projection=projection)
     dual_encoder.save(tmp_path)
@@ -101,7 +89,7 @@ def test_saved_encoders_compute_the_same(
         torch.testing.assert_close(found, expected, atol=2e-6, rtol=0)
 
 
-def test_frozen_parts_have_no_gradient_and_no_dropout(checkpoints: dict[str, Path]) -> None:
+def test_frozen_parts_have_no_gradient_and_no_dropout(checkpoints):
     dual_encoder = pair(checkpoints["roberta"], checkpoints["bert"])
     for parameter in dual_encoder.parameters():
         parameter.grad = torch.ones_like(parameter)
@@ -116,9 +104,7 @@ def test_frozen_parts_have_no_gradient_and_no_dropout(checkpoints: dict[str, Pat
     assert dual_encoder.document_tower.training
 
 
-def test_one_tower_for_both_is_trained_and_saved_once(
-    checkpoints: dict[str, Path], tmp_path: Path
-) -> None:
+def test_one_tower_for_both_is_trained_and_saved_once(checkpoints, tmp_path):
     both = tower(checkpoints["bert"])
     dual_encoder = DualEncoder(both, both, dim=16)
     sizes = part_sizes(dual_encoder)

@@ -74,35 +74,35 @@ def test_another_number_of_tokens_is_another_embedding_space(checkpoints):
     assert len(spaces) == 3
 
 
-@pytest.mark.parametrize(
-    ("name", "place", "recorded"),
-    [
-        ("mean_sqrt_len_tokens", None, "mean_sqrt_len_tokens"),
-        ("largest", f"{__package__}.max_pooling:MaxPooling", "largest"),
-    ],
-    ids=["of Sentence Transformers", "of our own"],
-)
+def test_one_line_registers_a_pooling_of_sentence_transformers(checkpoints, tmp_path, monkeypatch):
+    name = "mean_sqrt_len_tokens"
+    monkeypatch.setitem(POOLINGS, name, None)
+    Tower.load(TowerSettings(checkpoints["bert"], pooling=name)).save(tmp_path / "saved")
+    manifest = export_encoder(tmp_path / "saved", tmp_path / "encoder", precisions=["fp32"])
+    assert manifest.details["pooling"] == name
+
+
 def test_one_line_registers_a_pooling_for_training_exporting_and_searching(
-    name, place, recorded, checkpoints, collection, tmp_path, monkeypatch
+    checkpoints, collection, tmp_path, monkeypatch
 ):
-    models = checkpoints["roberta"], checkpoints["bert"]
+    name, models = "largest", (checkpoints["roberta"], checkpoints["bert"])
     towers = {f"{tower}_encoder__pooling": name for tower in ("query", "document")}
     lengths = {"alignment__max_epochs": 0.5, "fine_tuning__epochs": 0.5}
     with pytest.raises(RecipeError, match=f"query_encoder.pooling: there is no pooling '{name}'"):
         recipe(collection, *models, **towers)
-    monkeypatch.setitem(POOLINGS, name, place)
+    monkeypatch.setitem(POOLINGS, name, f"{__package__}.max_pooling:MaxPooling")
     run(recipe(collection, *models, **towers, **lengths), tmp_path / "run")
     for encoder in ("query_encoder", "document_encoder"):
         manifest = export_encoder(
             tmp_path / "run" / encoder, tmp_path / encoder, precisions=["fp32"]
         )
-        assert manifest.details["pooling"] == recorded
+        assert manifest.details["pooling"] == name
     document_encoder = tmp_path / "document_encoder"
     swiftlet.build(collection, tmp_path / "index", encoder=document_encoder, truncate=True)
     with swiftlet.open(tmp_path / "index", encoder=tmp_path / "query_encoder") as searcher:
         assert len(searcher.search("kalo mine", 5)) == 5
     manifest = export_encoder(models[1], tmp_path / "plain", pooling=name, precisions=["fp32"])
-    assert manifest.details["pooling"] == recorded
+    assert manifest.details["pooling"] == name
 
 
 def test_a_pooling_with_a_setting_is_only_exported_with_the_model_that_defines_it(

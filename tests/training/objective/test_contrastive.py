@@ -11,7 +11,7 @@ LOSS = SoftmaxLoss(Scale())
 MILD = SoftmaxLoss(Scale(score_factor=0.7))
 
 
-def test_the_loss_of_a_row_is_minus_the_log_of_its_positives_share() -> None:
+def test_the_loss_of_a_row_is_minus_the_log_of_its_positives_share():
     scores = torch.tensor([[0.9, 0.1, 0.3]])
     negatives = torch.tensor([[False, True, True]])
     softer = SoftmaxLoss(Scale(score_factor=20.0, temperature=2.0))
@@ -20,7 +20,7 @@ def test_the_loss_of_a_row_is_minus_the_log_of_its_positives_share() -> None:
     assert loss.item() == pytest.approx(-math.log(weights[0] / sum(weights)), rel=1e-3)
 
 
-def test_a_document_that_is_not_a_rows_negative_does_not_count_in_it() -> None:
+def test_a_document_that_is_not_a_rows_negative_does_not_count_in_it():
     scores = torch.tensor([[0.9, 0.1, 0.99], [0.2, 0.8, 0.5]])
     negatives = torch.tensor([[False, True, False], [True, False, True]])
     loss = LOSS(ScoredBatch(scores, torch.tensor([0, 1]), negatives))
@@ -31,7 +31,7 @@ def test_a_document_that_is_not_a_rows_negative_does_not_count_in_it() -> None:
     assert loss.item() == pytest.approx((rows[0].item() + rows[1].item()) / 2)
 
 
-def test_the_stand_ins_of_constants_have_their_gradient_on_average() -> None:
+def test_the_stand_ins_of_constants_have_their_gradient_on_average():
     """The mean over all possible draws is the gradient of the whole softmax, exactly."""
     generator = torch.Generator().manual_seed(1)
     query, documents = (
@@ -56,7 +56,7 @@ def test_the_stand_ins_of_constants_have_their_gradient_on_average() -> None:
         torch.testing.assert_close(mean, gradient)
 
 
-def test_a_collapsed_model_has_the_loss_of_eq_7() -> None:
+def test_a_collapsed_model_has_the_loss_of_eq_7():
     scores = torch.ones(5, 65)
     negatives = torch.ones(5, 65, dtype=torch.bool)
     negatives[:, 0] = False
@@ -67,13 +67,13 @@ def test_a_collapsed_model_has_the_loss_of_eq_7() -> None:
     assert LOSS.collapsed(batch) == pytest.approx(math.log(65), abs=1e-5)
 
 
-def test_rows_with_different_numbers_of_negatives_have_their_own_bound() -> None:
+def test_rows_with_different_numbers_of_negatives_have_their_own_bound():
     negatives = torch.tensor([[True, True, True, False], [True, False, False, False]])
     batch = ScoredBatch(torch.zeros(2, 4), torch.tensor([3, 3]), negatives)
     assert LOSS.collapsed(batch) == pytest.approx((math.log(4) + math.log(2)) / 2)
 
 
-def test_a_query_without_negatives_has_no_loss_and_a_finite_gradient() -> None:
+def test_a_query_without_negatives_has_no_loss_and_a_finite_gradient():
     scores = torch.tensor([[0.5, 0.2]], requires_grad=True)
     loss = LOSS(ScoredBatch(scores, torch.tensor([0]), torch.zeros(1, 2, dtype=torch.bool)))
     loss.backward()

@@ -21,21 +21,21 @@ def fitted(count: int, noise: float) -> tuple[nn.Linear, torch.Tensor, RidgeFit]
     return linear, matrix, fit_map(linear, pairs, held_out)
 
 
-def test_a_known_map_is_found() -> None:
+def test_a_known_map_is_found():
     linear, matrix, fit = fitted(400, 0.0)
     assert (fit.rate, fit.is_small) == (RATES[0], False)
     assert fit.cosine > 0.9999 > 0.9 > fit.cosine_before
     torch.testing.assert_close(linear.weight, matrix.T, atol=0.01, rtol=0.01)
 
 
-def test_held_out_pairs_choose_a_greater_rate_for_fewer_and_noisier_texts() -> None:
+def test_held_out_pairs_choose_a_greater_rate_for_fewer_and_noisier_texts():
     rates = [fitted(count, noise)[2].rate for count, noise in ((400, 0.1), (40, 2.0), (6, 2.0))]
     assert rates == sorted(rates)
     assert rates[0] < rates[-1]
     assert fitted(6, 2.0)[2].is_small
 
 
-def test_the_rate_is_the_best_one_on_the_held_out_pairs() -> None:
+def test_the_rate_is_the_best_one_on_the_held_out_pairs():
     torch.manual_seed(1)
     outputs, matrix = torch.randn(60, WIDTH), torch.randn(WIDTH, WANTED)
     wanted = outputs @ matrix + torch.randn(60, WANTED)
@@ -52,7 +52,7 @@ def test_the_rate_is_the_best_one_on_the_held_out_pairs() -> None:
         assert fit.cosine >= functional.cosine_similarity(other, kept[1]).mean() - 1e-5
 
 
-def test_a_map_that_is_kept_is_hardly_changed_by_a_few_noisy_texts() -> None:
+def test_a_map_that_is_kept_is_hardly_changed_by_a_few_noisy_texts():
     def change(keeps: bool) -> float:
         torch.manual_seed(2)
         linear = nn.Linear(WIDTH, WIDTH)
@@ -67,7 +67,7 @@ def test_a_map_that_is_kept_is_hardly_changed_by_a_few_noisy_texts() -> None:
     assert change(True) > change(False) + 0.1
 
 
-def test_outputs_that_are_not_finite_are_refused() -> None:
+def test_outputs_that_are_not_finite_are_refused():
     outputs, wanted = torch.randn(30, WIDTH), torch.randn(30, WANTED)
     wanted[3, 1] = torch.nan
     linear = nn.Linear(WIDTH, WANTED)

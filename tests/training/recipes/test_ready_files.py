@@ -20,7 +20,7 @@ PROPOSED = [
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.toml")), ids=lambda path: path.stem)
-def test_a_ready_recipe_is_valid(path: Path) -> None:
+def test_a_ready_recipe_is_valid(path):
     kind = tomllib.loads(path.read_text("utf-8"))["recipe"]
     if kind == "cross-encoder":
         assert parse_tables(RerankerRecipe, read_tables(path), path.stem).recipe == kind
@@ -29,11 +29,11 @@ def test_a_ready_recipe_is_valid(path: Path) -> None:
 
 
 @pytest.mark.parametrize("overrides", PROPOSED, ids=lambda overrides: overrides[0])
-def test_the_settings_for_the_other_rows_of_the_paper_exist(overrides: list[str]) -> None:
+def test_the_settings_for_the_other_rows_of_the_paper_exist(overrides):
     assert read_recipe(PAPER, overrides) != read_recipe(PAPER)
 
 
-def test_the_paper_s_settings_are_the_paper_s() -> None:
+def test_the_paper_s_settings_are_the_paper_s():
     recipe = read_recipe(PAPER)
     assert (recipe.dual_encoder.dim, recipe.dual_encoder.projection) == (512, "shared")
     assert (recipe.negatives.samplers, recipe.negatives.per_query) == (("cache",), 64)

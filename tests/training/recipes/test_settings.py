@@ -30,7 +30,7 @@ model = "large"
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path) -> Path:
     path = tmp_path / "recipe.toml"
     path.write_text(WHOLE)
     return path
@@ -53,7 +53,7 @@ def refusal(**tables: Any) -> str:
     return str(caught.value)
 
 
-def test_a_recipe_needs_data_and_two_models_only(path: Path) -> None:
+def test_a_recipe_needs_data_and_two_models_only(path):
     recipe = read_recipe(path)
     assert [source.corpus for source in recipe.data] == ["squad", "boolq"]
     assert recipe.query_encoder.layers == (0, 5)
@@ -61,7 +61,7 @@ def test_a_recipe_needs_data_and_two_models_only(path: Path) -> None:
     assert (recipe.loss.score_factor, recipe.loss.temperature) == (20, 1)
 
 
-def test_all_errors_are_reported_together() -> None:
+def test_all_errors_are_reported_together():
     message = refusal(
         recipe="raft",
         query_encoder={"model": "q", "layer": [0], "dropout": 1.5},
@@ -138,19 +138,19 @@ def test_all_errors_are_reported_together() -> None:
         ({"query_encoder": {"model": "q", "permute_basis": -1}}, "permute_basis is -1"),
     ],
 )
-def test_contradicting_settings_are_refused(tables: dict[str, Any], fault: str) -> None:
+def test_contradicting_settings_are_refused(tables, fault):
     message = refusal(**tables)
     assert fault in message
     # A list with a bad entry is not called empty.
     assert ("entries" in message) == ("entries" in fault)
 
 
-def test_a_recipe_survives_being_kept_as_json() -> None:
+def test_a_recipe_survives_being_kept_as_json():
     recipe = parse_recipe(content(query_encoder={"model": "q", "layers": [1]}), "r")
     assert Recipe.model_validate(recipe.model_dump(mode="json")) == recipe
 
 
-def test_settings_are_overridden_in_tables_and_lists(path: Path) -> None:
+def test_settings_are_overridden_in_tables_and_lists(path):
     recipe = read_recipe(
         path,
         [
@@ -170,7 +170,7 @@ def test_settings_are_overridden_in_tables_and_lists(path: Path) -> None:
     assert recipe.negatives.samplers == ("in_batch",)
 
 
-def test_an_override_without_a_value_takes_the_default_back(path: Path) -> None:
+def test_an_override_without_a_value_takes_the_default_back(path):
     assert read_recipe(path, ["query_encoder.layers="]).query_encoder.layers is None
     assert read_recipe(path, ["seed="]).seed == 0
 
@@ -188,18 +188,18 @@ def test_an_override_without_a_value_takes_the_default_back(path: Path) -> None:
         ("recipe.x=1", "recipe is a value, not a table"),
     ],
 )
-def test_an_override_of_no_place_is_refused(path: Path, override: str, fault: str) -> None:
+def test_an_override_of_no_place_is_refused(path, override, fault):
     with pytest.raises(InvalidArgumentError) as caught:
         read_recipe(path, [override])
     assert fault in str(caught.value)
 
 
-def test_an_unknown_override_is_refused_like_a_setting_of_the_file(path: Path) -> None:
+def test_an_unknown_override_is_refused_like_a_setting_of_the_file(path):
     with pytest.raises(RecipeError, match=r"optimiser\.lr is not a setting"):
         read_recipe(path, ["optimiser.lr=1"])
 
 
-def test_a_file_that_is_no_recipe_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_no_recipe_is_named(tmp_path):
     with pytest.raises(RecipeError, match=r"absent\.toml cannot be read: No such file"):
         read_recipe(tmp_path / "absent.toml")
     (tmp_path / "broken.toml").write_text("recipe = \n")

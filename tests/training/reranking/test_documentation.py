@@ -12,7 +12,7 @@ WHOLE = {"data", "cross_encoder", "optimiser"}
 """Tables with a row for all their settings."""
 
 
-def test_every_setting_is_documented_with_its_default() -> None:
+def test_every_setting_is_documented_with_its_default():
     rows = dict(re.findall(r"^\| `([a-z_.]+)` \| (.*?) \|", PAGE, re.MULTILINE))
     expected = {}
     for name, field in RerankerRecipe.model_fields.items():

@@ -32,7 +32,7 @@ NUM_PAIRS = 80
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(tmp_path_factory) -> Path:
     """A folder with a collection and its index; read only."""
     folder = write_collection(tmp_path_factory.mktemp("pairs"), NUM_PAIRS)
     swiftlet.build(folder, folder / "index", encoder=DEFAULT_ENCODER)
@@ -58,9 +58,7 @@ def recipe(place: Path, model: Path, **settings: Any) -> RerankerRecipe:
 
 
 @pytest.fixture(scope="module")
-def trained(
-    place: Path, checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, str]:
+def trained(place, checkpoints, tmp_path_factory) -> tuple[Path, str]:
     """A finished run, and what the command printed; read only."""
     folder = tmp_path_factory.mktemp("trained")
     path = write_recipe(folder / "recipe.toml", tables(place, checkpoints["bert"], epochs=30))
@@ -70,7 +68,7 @@ def trained(
 
 
 @pytest.fixture(scope="module")
-def exported(trained: tuple[Path, str]) -> tuple[Path, str]:
+def exported(trained) -> tuple[Path, str]:
     """The re-ranker in ONNX, and what the command printed; read only."""
     run, _ = trained
     result = command("export", run / "cross_encoder", "--out", run.with_name("reranker"))
@@ -78,7 +76,7 @@ def exported(trained: tuple[Path, str]) -> tuple[Path, str]:
     return run.with_name("reranker"), result.stdout
 
 
-def test_it_learns(trained: tuple[Path, str]) -> None:
+def test_it_learns(trained):
     run, printed = trained
     losses = [each["loss"] for each in records(run, "step")]
     assert losses[-1] < 0.8 * losses[0]
@@ -93,9 +91,7 @@ def test_it_learns(trained: tuple[Path, str]) -> None:
         Tower.load(TowerSettings(model=f"{run}/cross_encoder", pooling="mean"))
 
 
-def test_its_weight_goes_on_to_search(
-    place: Path, trained: tuple[Path, str], exported: tuple[Path, str], tmp_path: Path
-) -> None:
+def test_its_weight_goes_on_to_search(place, trained, exported, tmp_path):
     run, _ = trained
     reranker, printed = exported
     weight = read_manifest(run, "model").details["best"]["weight"]
@@ -108,9 +104,7 @@ def test_its_weight_goes_on_to_search(
         assert searcher.search(query, rerank=5).num_reranked == 5
 
 
-def test_a_weight_of_0_does_not_change_the_order(
-    place: Path, trained: tuple[Path, str], tmp_path: Path
-) -> None:
+def test_a_weight_of_0_does_not_change_the_order(place, trained, tmp_path):
     run, _ = trained
     out = tmp_path / "none"
     assert command("export", run / "cross_encoder", "--out", out, "--weight", 0).exit_code == 0
@@ -118,7 +112,7 @@ def test_a_weight_of_0_does_not_change_the_order(
     assert "has the weight 0, so it does not change the order" in searched.output
 
 
-def test_the_smallest_weight_that_is_no_worse_is_taken() -> None:
+def test_the_smallest_weight_that_is_no_worse_is_taken():
     chance = np.random.default_rng(0)
     best = chance.uniform(size=200)
     alike = best - chance.normal(0.001, 0.1, 200)
@@ -128,9 +122,7 @@ def test_the_smallest_weight_that_is_no_worse_is_taken() -> None:
     assert smallest_of_the_best({0.1: worse, 1.0: best}) == 1.0
 
 
-def test_the_same_seed_gives_the_same_run_in_any_micro_batches(
-    place: Path, checkpoints: dict[str, Path], tmp_path: Path
-) -> None:
+def test_the_same_seed_gives_the_same_run_in_any_micro_batches(place, checkpoints, tmp_path):
     runs = []
     for size in (8, 3):
         optimiser = {"learning_rate": 1e-3, "batch_size": 8, "micro_batch_size": size}
@@ -141,7 +133,7 @@ def test_the_same_seed_gives_the_same_run_in_any_micro_batches(
     assert runs[0] == pytest.approx(runs[1], rel=1e-4)
 
 
-def test_the_weights_that_ship_are_a_start(tmp_path: Path) -> None:
+def test_the_weights_that_ship_are_a_start(tmp_path):
     begun = CrossEncoder.load(TowerSettings(DEFAULT_QUERY_ENCODER, max_tokens=32)).eval()
     begun.save(tmp_path / "saved")
     again = CrossEncoder.load(TowerSettings(tmp_path / "saved")).eval()
@@ -153,8 +145,8 @@ def test_the_weights_that_ship_are_a_start(tmp_path: Path) -> None:
 
 
 def test_queries_without_a_relevant_document_among_the_best_are_left_out(
-    place: Path, checkpoints: dict[str, Path], tmp_path: Path
-) -> None:
+    place, checkpoints, tmp_path
+):
     listener = Listener()
     candidates = {"depth": 2, "negatives": 1, "reranked": 10}
     settings = recipe(place, checkpoints["bert"], candidates=candidates, epochs=0.1)
@@ -171,21 +163,14 @@ def test_queries_without_a_relevant_document_among_the_best_are_left_out(
         ({"cross_encoder": {"model": "nowhere/at/all"}}, RetrievalError, "nowhere/at/all does not"),
     ],
 )
-def test_bad_settings_leave_nothing_behind(
-    change: dict[str, Any],
-    error: type[Exception],
-    sentence: str,
-    place: Path,
-    checkpoints: dict[str, Path],
-    tmp_path: Path,
-) -> None:
+def test_bad_settings_leave_nothing_behind(change, error, sentence, place, checkpoints, tmp_path):
     settings = recipe(place, checkpoints["bert"], **change)
     with pytest.raises(error, match=sentence):
         train_reranker(settings, tmp_path / "run", progress=Listener())
     assert not (tmp_path / "run").exists()
 
 
-def test_bad_qrels_are_refused(place: Path, checkpoints: dict[str, Path], tmp_path: Path) -> None:
+def test_bad_qrels_are_refused(place, checkpoints, tmp_path):
     lines = (place / "qrels" / "train.tsv").read_text().splitlines()
     few, unknown = tmp_path / "few.tsv", tmp_path / "unknown.tsv"
     few.write_text("\n".join(lines[:10]))
@@ -206,9 +191,7 @@ def test_bad_qrels_are_refused(place: Path, checkpoints: dict[str, Path], tmp_pa
         recipe(place, checkpoints["bert"], candidates={"depth": 0})
 
 
-def test_a_dry_run_prints_the_size_of_the_training_and_writes_nothing(
-    place: Path, checkpoints: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_dry_run_prints_the_size_of_the_training_and_writes_nothing(place, checkpoints, tmp_path):
     path = write_recipe(tmp_path / "recipe.toml", tables(place, checkpoints["bert"]))
     before = sorted(tmp_path.rglob("*"))
     result = command("train", path, "--out", tmp_path / "run", "--dry-run")

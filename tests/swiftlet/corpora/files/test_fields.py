@@ -29,7 +29,7 @@ Ferns grow in the shade.
 
 
 @pytest.fixture
-def notes(tmp_path: Path) -> Path:
+def notes(tmp_path) -> Path:
     folder = tmp_path / "notes"
     (folder / "plants/old").mkdir(parents=True)
     for name, text, time in (("plants/old/fern.md", NOTE, MAY), ("tea.txt", "Tea is hot.", JUNE)):
@@ -38,7 +38,7 @@ def notes(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_document_has_the_fields_of_its_file_and_of_its_front_matter(notes: Path) -> None:
+def test_a_document_has_the_fields_of_its_file_and_of_its_front_matter(notes):
     fern, tea = read_documents(notes)
     assert tea.metadata == {
         "path": "tea.txt", "kind": "text", "size": 11, "modified": "2026-06-07T12:00:00+00:00"
@@ -51,14 +51,14 @@ def test_a_document_has_the_fields_of_its_file_and_of_its_front_matter(notes: Pa
     }  # fmt: skip
 
 
-def test_references_in_front_matter_do_not_multiply(tmp_path: Path) -> None:
+def test_references_in_front_matter_do_not_multiply(tmp_path):
     lines = ["title: t", f"a: &a [{', '.join(['x' * 90] * 90)}]", "b: [*a, *a]", "c: *a"]
     (tmp_path / "a.md").write_text("\n".join(["---", *lines, "---", "text"]))
     (document,) = read_documents(tmp_path)
     assert {"b", "c"}.isdisjoint(document.metadata)
 
 
-def test_an_index_of_files_has_facets_and_its_dates_compare(notes: Path, tmp_path: Path) -> None:
+def test_an_index_of_files_has_facets_and_its_dates_compare(notes, tmp_path):
     index = tmp_path / "index"
     build(notes, index, encoder=LOOKUP_QUERY_ENCODER)
     with open_searcher(index) as searcher:
@@ -77,7 +77,7 @@ def test_an_index_of_files_has_facets_and_its_dates_compare(notes: Path, tmp_pat
     assert "fern.md" not in found.stdout
 
 
-def test_facets_that_are_named_stand_alone(notes: Path, tmp_path: Path) -> None:
+def test_facets_that_are_named_stand_alone(notes, tmp_path):
     build(notes, tmp_path / "index", encoder=LOOKUP_QUERY_ENCODER, facets=["tags"])
     with open_searcher(tmp_path / "index") as searcher:
         assert [*searcher.facets()] == ["tags"]

@@ -98,7 +98,7 @@ def sections(document: Document) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["a.html", "a.md", "a.txt", "a.jsonl", "a.csv", "a.tsv"])
-def test_a_file_of_gzip_is_read_whatever_its_suffix(name: str, tmp_path: Path) -> None:
+def test_a_file_of_gzip_is_read_whatever_its_suffix(name, tmp_path):
     tables = {
         ".jsonl": b'{"id": "1", "text": "words"}',
         ".csv": b"id,text\n1,words\n",
@@ -114,7 +114,7 @@ def test_a_file_of_gzip_is_read_whatever_its_suffix(name: str, tmp_path: Path) -
         list(read_documents(path))
 
 
-def test_a_web_page_is_its_main_text_cut_at_headings(tmp_path: Path) -> None:
+def test_a_web_page_is_its_main_text_cut_at_headings(tmp_path):
     (tmp_path / "ferns.html").write_text(PAGE)
     document = only(tmp_path / "ferns.html")
     assert (document.document_id, document.title) == ("ferns.html", "Ferns")
@@ -126,7 +126,7 @@ def test_a_web_page_is_its_main_text_cut_at_headings(tmp_path: Path) -> None:
     assert "water(fern)\nwait(7)" in second
 
 
-def test_a_word_file_has_headings_paragraphs_and_tables(tmp_path: Path) -> None:
+def test_a_word_file_has_headings_paragraphs_and_tables(tmp_path):
     write_word(tmp_path / "mosses.docx")
     document = only(tmp_path / "mosses.docx")
     assert document.title == "Mosses"
@@ -136,7 +136,7 @@ def test_a_word_file_has_headings_paragraphs_and_tables(tmp_path: Path) -> None:
     assert second.endswith("| March | green |")
 
 
-def test_each_page_of_a_pdf_that_has_text_is_a_document(tmp_path: Path) -> None:
+def test_each_page_of_a_pdf_that_has_text_is_a_document(tmp_path):
     write_pdf(tmp_path / "book.pdf", "Lichens live on stones", "", "Algae live in water")
     first, last = read_documents(tmp_path / "book.pdf")
     assert (first.document_id, first.title) == ("book.pdf#page=1", "book")
@@ -144,7 +144,7 @@ def test_each_page_of_a_pdf_that_has_text_is_a_document(tmp_path: Path) -> None:
     assert {"file": "book.pdf", "page": 3, "pages": 3}.items() <= last.metadata.items()
 
 
-def test_markdown_is_cut_at_headings_but_not_within_code(tmp_path: Path) -> None:
+def test_markdown_is_cut_at_headings_but_not_within_code(tmp_path):
     text = f"# One\n\n## Two\n\n{WORDS}\n```sh\n# no heading\n{WORDS}\n```\n## Three\n\nEnd.\n"
     (tmp_path / "a.md").write_text(text)
     found = sections(only(tmp_path / "a.md"))
@@ -152,7 +152,7 @@ def test_markdown_is_cut_at_headings_but_not_within_code(tmp_path: Path) -> None
     assert "".join(found) == text
 
 
-def test_hits_have_the_headings_above_their_passage(tmp_path: Path) -> None:
+def test_hits_have_the_headings_above_their_passage(tmp_path):
     parts = [f"# Manual\n\n## Install\n\n### Linux\n\n{WORDS}", f"### Windows\n\n{WORDS}glass"]
     (tmp_path / "a.md").write_text("\n\n".join([*parts, f"## Remove\n\n{WORDS}stone", "End."]))
     document = only(tmp_path / "a.md")
@@ -182,7 +182,7 @@ def test_hits_have_the_headings_above_their_passage(tmp_path: Path) -> None:
     assert "Install > Windows" in map(str.strip, shown.splitlines())
 
 
-def test_stores_of_earlier_versions_have_no_headings(small_index: Path, tmp_path: Path) -> None:
+def test_stores_of_earlier_versions_have_no_headings(small_index, tmp_path):
     path = Path(shutil.copy(small_index / DOCUMENTS_FILE, tmp_path))
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("ALTER TABLE passages DROP COLUMN heading")
@@ -202,9 +202,7 @@ def test_stores_of_earlier_versions_have_no_headings(small_index: Path, tmp_path
         ("a.html", bytes(1000), "it has NUL characters: it is no text"),
     ],
 )
-def test_a_bad_file_is_named_and_the_others_are_read(
-    name: str, content: bytes, problem: str, tmp_path: Path
-) -> None:
+def test_a_bad_file_is_named_and_the_others_are_read(name, content, problem, tmp_path):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(CollectionError, match=problem):
         list(read_documents(tmp_path / name))
@@ -215,7 +213,7 @@ def test_a_bad_file_is_named_and_the_others_are_read(
     assert f"{tmp_path / name}" in skipped.messages[0]
 
 
-def test_pages_of_pictures_are_named_and_the_others_are_read(tmp_path: Path) -> None:
+def test_pages_of_pictures_are_named_and_the_others_are_read(tmp_path):
     write_pdf(tmp_path / "half.pdf", "Lichens", PICTURE, "", PICTURE)
     with pytest.raises(CollectionError, match=r"no text on pages 2, 4, only pictures: have its"):
         list(read_documents(tmp_path, skipped=SkippedLines(files=False)))
@@ -228,7 +226,7 @@ def test_pages_of_pictures_are_named_and_the_others_are_read(tmp_path: Path) -> 
         only(tmp_path / "scan.pdf")
 
 
-def test_files_of_every_kind_that_is_not_read_are_counted(tmp_path: Path) -> None:
+def test_files_of_every_kind_that_is_not_read_are_counted(tmp_path):
     kinds = [f"{number}.x{number}" for number in range(12)]
     for name in ("a.txt", "b.bin", "c.bin", "d.csv", "d2.csv", "e", ".hidden.bin", *kinds):
         (tmp_path / name).write_text("x")
@@ -242,9 +240,7 @@ def test_files_of_every_kind_that_is_not_read_are_counted(tmp_path: Path) -> Non
     assert unread_files(tmp_path / "a.txt") == ""
 
 
-def test_without_the_packages_a_folder_says_what_it_needs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_packages_a_folder_says_what_it_needs(tmp_path, monkeypatch):
     monkeypatch.setattr(folder, "can_read", lambda suffix: suffix != ".pdf")
     (tmp_path / "a.txt").write_text("x")
     write_pdf(tmp_path / "b.pdf", "Lichens")
@@ -265,7 +261,7 @@ and ice",cold,2019
 """
 
 
-def test_columns_of_csv_are_named(tmp_path: Path) -> None:
+def test_columns_of_csv_are_named(tmp_path):
     (tmp_path / "books.csv").write_text(CSV)
     skipped = SkippedLines()
     fields = Fields(id="isbn", title="name", text=("abstract", "note"))
@@ -278,14 +274,14 @@ def test_columns_of_csv_are_named(tmp_path: Path) -> None:
     assert skipped.count == 0
 
 
-def test_json_lines_have_fields_of_other_names(tmp_path: Path) -> None:
+def test_json_lines_have_fields_of_other_names(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"key": "k", "id": 5, "body": "Text", "a": 1, "b": 2}\n')
     fields = Fields(id="key", text=("body",), metadata=("b", "id"))
     (found,) = documents_of(tmp_path / "a.jsonl", fields=fields)
     assert found == Document("k", "Text", "", {"b": 2, "id": 5})
 
 
-def test_fields_are_named_of_a_table_beside_a_folder(tmp_path: Path) -> None:
+def test_fields_are_named_of_a_table_beside_a_folder(tmp_path):
     (tmp_path / "books.csv").write_text(CSV)
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.txt").write_text("A note.")
@@ -300,7 +296,7 @@ def test_fields_are_named_of_a_table_beside_a_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fields", [Fields(title="nosuch"), Fields(metadata=("a", "nosuch"))])
 @pytest.mark.parametrize("lines", [3, 1_500])
-def test_a_field_that_no_document_has_is_named(lines: int, fields: Fields, tmp_path: Path) -> None:
+def test_a_field_that_no_document_has_is_named(lines, fields, tmp_path):
     rows = (f'{{"id": "{number}", "text": "Text", "a": 1}}' for number in range(lines))
     (tmp_path / "a.jsonl").write_text("\n".join(rows))
     documents = documents_of(tmp_path / "a.jsonl", fields=fields)
@@ -310,7 +306,7 @@ def test_a_field_that_no_document_has_is_named(lines: int, fields: Fields, tmp_p
     assert len(good) == min(lines, 1_000)
 
 
-def test_columns_between_tabs_have_a_head_or_are_ms_marcos(tmp_path: Path) -> None:
+def test_columns_between_tabs_have_a_head_or_are_ms_marcos(tmp_path):
     headed, plain = tmp_path / "headed.tsv", tmp_path / "plain.tsv"
     headed.write_text("id\ttitle\ttext\tyear\n1\tFerns\tGrow, slowly\t2019\n")
     plain.write_text("7\tThe text of a passage\n")
@@ -326,7 +322,7 @@ def test_columns_between_tabs_have_a_head_or_are_ms_marcos(tmp_path: Path) -> No
         assert only(tmp_path / name) == Document("8", "Packed", "", {})
 
 
-def test_the_command_names_fields_and_what_is_missing(tmp_path: Path) -> None:
+def test_the_command_names_fields_and_what_is_missing(tmp_path):
     (tmp_path / "books.csv").write_text(CSV)
     out = "--out", tmp_path / "index"
     plain = refusal(swiftlet("index", tmp_path / "books.csv", *out))
@@ -349,7 +345,7 @@ def test_the_command_names_fields_and_what_is_missing(tmp_path: Path) -> None:
     assert "fields can be named of JSON lines and tables, not of text" in text
 
 
-def test_of_many_columns_only_some_are_listed(tmp_path: Path) -> None:
+def test_of_many_columns_only_some_are_listed(tmp_path):
     names = [f"c{number}" for number in range(300)]
     rows = [",".join(names), ",".join("x" for _ in names)]
     (tmp_path / "wide.csv").write_text("\n".join(rows) + "\n")
@@ -357,7 +353,7 @@ def test_of_many_columns_only_some_are_listed(tmp_path: Path) -> None:
         list(documents_of(tmp_path / "wide.csv", fields=Fields(id="c0", text=("body",))))
 
 
-def test_bad_rows_of_csv_are_left_out_and_columns_of_numbers_are_numbers(tmp_path: Path) -> None:
+def test_bad_rows_of_csv_are_left_out_and_columns_of_numbers_are_numbers(tmp_path):
     rows = [
         "_id,text,year,price,code,open,mixed",
         '007,"bees, and\nwasps",1999,1.50,01234,True,1',
@@ -395,7 +391,7 @@ def test_bad_rows_of_csv_are_left_out_and_columns_of_numbers_are_numbers(tmp_pat
         (b"_id,text,text\n1,a,b\n", "the column 'text' is there twice"),
     ],
 )
-def test_bad_csv_is_refused_in_a_sentence(content: bytes, problem: str, tmp_path: Path) -> None:
+def test_bad_csv_is_refused_in_a_sentence(content, problem, tmp_path):
     (tmp_path / "bad.csv").write_bytes(content)
     with pytest.raises(CollectionError, match=problem) as caught:
         list(read_documents(tmp_path / "bad.csv"))
@@ -403,10 +399,8 @@ def test_bad_csv_is_refused_in_a_sentence(content: bytes, problem: str, tmp_path
 
 
 @pytest.mark.parametrize("inside", ["{}", "<div>{}</div>", "<main>{}</main>"])
-@pytest.mark.parametrize("count", [2, 6, 15, 40])
-def test_headings_and_code_of_a_page_stay_in_every_layout(
-    inside: str, count: int, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("count", [2, 40])
+def test_headings_and_code_of_a_page_stay_in_every_layout(inside, count, tmp_path):
     words = " ".join(f"Sentence {n} says how the program is installed." for n in range(count))
     content = inside.format(
         f"<h1>Guide</h1><p>{words}</p><h2>Install</h2><p>{words}</p><pre># x\nrun me</pre>"
@@ -422,7 +416,7 @@ def test_headings_and_code_of_a_page_stay_in_every_layout(
     assert "Imprint" not in document.text
 
 
-def test_only_the_heading_that_is_the_title_is_left_out_of_paths(tmp_path: Path) -> None:
+def test_only_the_heading_that_is_the_title_is_left_out_of_paths(tmp_path):
     long = "Many words about this. " * 20
     (tmp_path / "two.md").write_text(
         f"# Alpha\n{long}\n## Sub\n{long}\n# Beta\n{long}\n## Sub\n{long}\n### Deep\n{long}\n"
@@ -433,7 +427,7 @@ def test_only_the_heading_that_is_the_title_is_left_out_of_paths(tmp_path: Path)
     assert found == ["", "Sub", "Beta", "Beta > Sub", "Beta > Sub > Deep"]
 
 
-def test_underlined_headings_cut_markdown_and_front_matter_is_not_text(tmp_path: Path) -> None:
+def test_underlined_headings_cut_markdown_and_front_matter_is_not_text(tmp_path):
     rule = f"{WORDS}\n\n---\n\n- item\n---\n\n"
     (tmp_path / "a.md").write_text(
         "---\ntitle: 'Ferns: a guide'\ntags: [a]\n---\n"

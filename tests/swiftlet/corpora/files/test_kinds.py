@@ -231,7 +231,7 @@ CASES: dict[str, tuple[str | bytes, str, str, Fields]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_each_kind_of_file_keeps_its_text_and_has_its_fields(name: str, tmp_path: Path) -> None:
+def test_each_kind_of_file_keeps_its_text_and_has_its_fields(name, tmp_path):
     if name == "a.rtf":
         pytest.importorskip("striprtf")
     content, place, text, fields = CASES[name]
@@ -242,7 +242,7 @@ def test_each_kind_of_file_keeps_its_text_and_has_its_fields(name: str, tmp_path
     assert fields.items() <= first.metadata.items()
 
 
-def test_every_part_of_a_file_is_a_document_or_is_named(tmp_path: Path) -> None:
+def test_every_part_of_a_file_is_a_document_or_is_named(tmp_path):
     for name in ("a.pptx", "a.epub", "a.eml"):
         (tmp_path / name).write_bytes(
             content if isinstance(content := CASES[name][0], bytes) else content.encode()
@@ -255,7 +255,7 @@ def test_every_part_of_a_file_is_a_document_or_is_named(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_no_line_of_a_mailbox_is_lost(tmp_path: Path) -> None:
+def test_no_line_of_a_mailbox_is_lost(tmp_path):
     body = "Hello,\n\nFrom here\n\nFrom there it goes uphill.\n\nFrom Mon, May 4, on\n"
     mails = [f"{body}From b Mon May  4 12:00:01 2026", "<p>x</p>"]
     for before, ends in (("", "\n"), ("\ufeff", "\r\n"), ("Subject: none\n\nlost?\n\n", "\n")):
@@ -322,13 +322,13 @@ SOURCES = {
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_definitions_of_source_code_are_known_by_their_names(name: str) -> None:
+def test_definitions_of_source_code_are_known_by_their_names(name):
     source, names = SOURCES[name]
     kind = code.LANGUAGES[Path(name).suffix]
     assert [each.path for each in code.definitions(source, kind)] == names
 
 
-def test_source_code_is_cut_at_definitions_with_their_comments(tmp_path: Path) -> None:
+def test_source_code_is_cut_at_definitions_with_their_comments(tmp_path):
     body = "    pass  # " + "word " * 80 + "\n"
     (tmp_path / "a.py").write_text(
         f"import x\n{body}\n# Grows.\n@cached\ndef grow():\n{body}\ndef old():\n{body}"
@@ -376,7 +376,7 @@ REFUSED: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_damaged_or_hostile_file_is_named_in_a_sentence(name: str, tmp_path: Path) -> None:
+def test_a_damaged_or_hostile_file_is_named_in_a_sentence(name, tmp_path):
     content, problem = REFUSED[name]
     (tmp_path / name).write_bytes(content)
     with pytest.raises(CollectionError, match=problem) as caught:
@@ -385,14 +385,12 @@ def test_a_damaged_or_hostile_file_is_named_in_a_sentence(name: str, tmp_path: P
 
 
 @pytest.mark.parametrize("content", [BOMB, REMOTE, DEEP, "<a b='said'/>", "<a>said"])
-def test_xml_that_is_not_valid_or_has_only_attributes_is_read_as_it_is(
-    content: str, tmp_path: Path
-) -> None:
+def test_xml_that_is_not_valid_or_has_only_attributes_is_read_as_it_is(content, tmp_path):
     (tmp_path / "a.xml").write_text(content)
     assert only(tmp_path / "a.xml").text in {content, "x"}
 
 
-def test_json_that_is_not_valid_is_read_as_it_is_and_said(tmp_path: Path) -> None:
+def test_json_that_is_not_valid_is_read_as_it_is_and_said(tmp_path):
     content = '{"a": 1, // the first\n]'
     (tmp_path / "a.json").write_text(content)
     skipped = SkippedLines()
@@ -416,7 +414,7 @@ PIECES: dict[str, list[str]] = {
 
 
 @pytest.mark.parametrize(("name", "piece"), [(n, each) for n in PIECES for each in PIECES[n]])
-def test_the_time_grows_with_the_file(name: str, piece: str, tmp_path: Path) -> None:
+def test_the_time_grows_with_the_file(name, piece, tmp_path):
     path = tmp_path / name
     head = "{\\rtf1 " if name == "a.rtf" else ""
 
@@ -487,7 +485,7 @@ OUTLOOK = compound(
 )  # fmt: skip
 
 
-def test_an_e_mail_of_outlook_is_read_and_its_attachments_are_named(tmp_path: Path) -> None:
+def test_an_e_mail_of_outlook_is_read_and_its_attachments_are_named(tmp_path):
     (tmp_path / "a.msg").write_bytes(OUTLOOK)
     skipped = SkippedLines()
     (document,) = read_documents(tmp_path, skipped=skipped)
@@ -505,7 +503,7 @@ def test_an_e_mail_of_outlook_is_read_and_its_attachments_are_named(tmp_path: Pa
     st.dictionaries(st.integers(0, len(OUTLOOK) - 1), st.integers(0, 255), max_size=12),
     st.integers(0),
 )
-def test_a_damaged_e_mail_of_outlook_ends(changes: dict[int, int], length: int) -> None:
+def test_a_damaged_e_mail_of_outlook_ends(changes, length):
     content = bytearray(OUTLOOK)
     for place, byte in changes.items():
         content[place] = byte
@@ -514,7 +512,7 @@ def test_a_damaged_e_mail_of_outlook_ends(changes: dict[int, int], length: int) 
         assert all(len(file.get(name) or b"") <= len(OUTLOOK) for name in file)
 
 
-def test_the_parts_of_an_e_mail_after_a_thousand_are_named(tmp_path: Path) -> None:
+def test_the_parts_of_an_e_mail_after_a_thousand_are_named(tmp_path):
     parts = "x\n--b\n\n" * 1_000
     (tmp_path / "a.eml").write_text(f"{PARTS}\n{parts}last\n--b--\n")
     skipped = SkippedLines()
@@ -531,9 +529,7 @@ def test_the_parts_of_an_e_mail_after_a_thousand_are_named(tmp_path: Path) -> No
         ("exec sleep 60", "recognising its text takes more than 1 s"),
     ],
 )
-def test_a_picture_is_read_by_the_engine_on_the_machine(
-    program: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_picture_is_read_by_the_engine_on_the_machine(program, problem, tmp_path, monkeypatch):
     (tmp_path / "scan.png").write_bytes(bytes(1_234))
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}")
@@ -561,9 +557,7 @@ def drawing_parts(path: Path, content: bytes, note: Note) -> Iterator[Part]:
     yield Part(content.decode()[4:], "A drawing", place="#layer=1", metadata={"layer": 1})
 
 
-def test_another_package_gives_a_suffix_a_reader(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_package_gives_a_suffix_a_reader(tmp_path, monkeypatch):
     metadata = tmp_path / "packages/swiftlet_dwg-1.0.dist-info"
     metadata.mkdir(parents=True)
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: swiftlet-dwg\n")

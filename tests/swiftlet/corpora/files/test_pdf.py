@@ -41,7 +41,7 @@ def text_of(text: str, folder: Path, title: str = "") -> tuple[str, str]:
         ("the fﬁ ﬂow of ofﬁce", "office"),
     ],
 )
-def test_words_of_real_files_are_whole(text: str, words: str, tmp_path: Path) -> None:
+def test_words_of_real_files_are_whole(text, words, tmp_path):
     assert words in " ".join(text_of(text, tmp_path)[0].split())
 
 
@@ -87,11 +87,11 @@ def test_words_of_real_files_are_whole(text: str, words: str, tmp_path: Path) ->
         ("a\x00b\ud83dc\x02", "", "a b c"),
     ],
 )
-def test_signs_become_words(text: str, known: str, words: str) -> None:
+def test_signs_become_words(text, known, words):
     assert cleaned(in_lines(text), Counter(known.split())) == words
 
 
-def test_parts_of_divided_words_are_not_known_but_parts_of_compounds_are() -> None:
+def test_parts_of_divided_words_are_not_known_but_parts_of_compounds_are():
     found = {*whole_words(in_lines("infor\u2010\nmation well\u2010known so\xadmething"))}
     assert found == {"well-known", "well", "known"}
 
@@ -141,7 +141,7 @@ FORM = AT + b"(in a form) Tj ET"
         (b"BT /F 12 Tf 0 1 -1 0 90 90 Tm (upwards) Tj ET", b"", "upwards"),
     ],
 )
-def test_text_is_read_in_each_way_to_show_it(content: bytes, differences: bytes, text: str) -> None:
+def test_text_is_read_in_each_way_to_show_it(content, differences, text):
     form = (
         b"<< /Type /XObject /Subtype /Form /BBox [0 0 612 792] /Resources << /Font << /F 3 0 R >> "
         b">> /Length %d >>\nstream\n%s\nendstream" % (len(FORM), FORM)
@@ -157,7 +157,7 @@ def test_text_is_read_in_each_way_to_show_it(content: bytes, differences: bytes,
      (b"<4142>", "AB"), (b"(a\\(b\\)\\\nc)", "a(b)c"), (b"<feff00e9>", "é"),
      (b"[(x)]", "a"), (b"6 0 R", "a")],
 )  # fmt: skip
-def test_a_title_has_any_encoding_of_pdf(title: bytes, shown: str) -> None:
+def test_a_title_has_any_encoding_of_pdf(title, shown):
     (part,) = pdf_parts(Path("a.pdf"), plain_pdf(FORM, title))
     assert isinstance(part, Part)
     assert part.title == shown
@@ -167,7 +167,7 @@ def test_a_title_has_any_encoding_of_pdf(title: bytes, shown: str) -> None:
     ("title", "shown"),
     [("A\x00B  C", "A B C"), (" \x00 ", "file"), ("A\n\tB", "A B"), ("", "file")],
 )
-def test_a_title_is_one_clean_line(title: str, shown: str, tmp_path: Path) -> None:
+def test_a_title_is_one_clean_line(title, shown, tmp_path):
     assert text_of("words", tmp_path, title)[1] == shown
 
 
@@ -178,7 +178,7 @@ def test_a_title_is_one_clean_line(title: str, shown: str, tmp_path: Path) -> No
         (b"\0 \0 ", "file"), (b"\0A", "A"),
     ],
 )  # fmt: skip
-def test_a_title_of_broken_utf_16_stops_nothing(title: bytes, shown: str, tmp_path: Path) -> None:
+def test_a_title_of_broken_utf_16_stops_nothing(title, shown, tmp_path):
     text_of("words", tmp_path, "MARK")
     content = (tmp_path / "file.pdf").read_bytes()
     assert content.count(b"(MARK)") == 1
@@ -191,7 +191,7 @@ def test_a_title_of_broken_utf_16_stops_nothing(title: bytes, shown: str, tmp_pa
     st.text(st.sampled_from("ab \n-\ufffe\xad\ufb01\ue000\ud800\x00Z9")),
     st.text("ab ").map(str.split),
 )
-def test_no_odd_sign_is_left(text: str, known: list[str]) -> None:
+def test_no_odd_sign_is_left(text, known):
     found = cleaned(in_lines(text), Counter(known))
     assert not {*found} & {*"\ufffe\xad\ufb01\ue000\ud800\x00"}
     found.encode()
@@ -200,7 +200,7 @@ def test_no_odd_sign_is_left(text: str, known: list[str]) -> None:
 
 
 @given(st.binary(max_size=300))
-def test_any_bytes_are_refused_or_read(tail: bytes) -> None:
+def test_any_bytes_are_refused_or_read(tail):
     with pytest.raises(CollectionError):
         list(pdf_parts(Path("a.pdf"), b"%PDF-1.4\n" + tail))
 
@@ -225,8 +225,8 @@ def drawn(content: bytes, form: bytes) -> bytes:
     ("size", "seconds"), [(2**28, 60), pytest.param(2**40, 0, marks=pytest.mark.check)]
 )
 def test_a_form_that_draws_itself_costs_no_more_than_the_bounds(
-    size: int, seconds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    size, seconds, tmp_path, monkeypatch
+):
     pdf._reader.cache_clear()
     monkeypatch.setattr(pdf, "MOST_BYTES", size)
     monkeypatch.setattr(pdf, "MOST_SECONDS", seconds)
@@ -235,9 +235,7 @@ def test_a_form_that_draws_itself_costs_no_more_than_the_bounds(
     assert text_of("lichens", tmp_path)[0] == "lichens"  # the next file is read
 
 
-def test_an_interruption_of_a_pdf_leaves_no_answer_for_the_next_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interruption_of_a_pdf_leaves_no_answer_for_the_next_one(tmp_path, monkeypatch):
     text_of("ferns", tmp_path)
     with monkeypatch.context() as patched:
         patched.setattr("swiftlet.corpora.files.pdf.json.loads", interrupt)

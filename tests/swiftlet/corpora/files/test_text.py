@@ -51,7 +51,7 @@ def markdown(folder: Path, content: str) -> Document:
         "---\nfirst day: a walk\nsecond day: a rest\n---\nText.\n",
     ],
 )
-def test_what_is_no_front_matter_is_text(content: str, tmp_path: Path) -> None:
+def test_what_is_no_front_matter_is_text(content, tmp_path):
     assert markdown(tmp_path, content).text == content
 
 
@@ -78,9 +78,7 @@ def test_what_is_no_front_matter_is_text(content: str, tmp_path: Path) -> None:
         ("title:\tTabs\ndate:\t2020-01-01", "Tabs"),
     ],
 )
-def test_a_title_of_front_matter_comes_without_its_quotes(
-    block: str, title: str, tmp_path: Path
-) -> None:
+def test_a_title_of_front_matter_comes_without_its_quotes(block, title, tmp_path):
     end = "" if block.endswith("...") else "\n---"
     document = markdown(tmp_path, f"---\n{block}{end}\nBody text.\n")
     if "Plain: no" in block:  # is no YAML
@@ -90,7 +88,7 @@ def test_a_title_of_front_matter_comes_without_its_quotes(
     assert document.title == title
 
 
-def test_front_matter_without_a_usual_key_is_named(tmp_path: Path) -> None:
+def test_front_matter_without_a_usual_key_is_named(tmp_path):
     (tmp_path / "a.md").write_text("---\nmarp: true\ntheme: gaia\n---\n# Bees\n")
     (tmp_path / "b.md").write_text("---\ntags: x\ntheme: gaia\n---\n# Wax\n")
     skipped = SkippedLines()
@@ -99,7 +97,7 @@ def test_front_matter_without_a_usual_key_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-def test_every_end_of_a_line_ends_a_heading(end: str, tmp_path: Path) -> None:
+def test_every_end_of_a_line_ends_a_heading(end, tmp_path):
     lines = ["---", "title: Old", "---", "# First", "one", "## Second", "more"]
     document = markdown(tmp_path, end.join(lines) + end)
     expected = Document("notes.md", "# First\none\n## Second\nmore\n", "Old")
@@ -114,7 +112,7 @@ def test_every_end_of_a_line_ends_a_heading(end: str, tmp_path: Path) -> None:
         ("   ###### a b", "a b"), ("#\ta\t#", "a"), ("# # a", "# a"), ("# a # b #", "a # b"),
     ],
 )  # fmt: skip
-def test_headings_have_their_names(line: str, name: str) -> None:
+def test_headings_have_their_names(line, name):
     assert [heading.name for heading in headings(line)] == [name]
 
 
@@ -128,7 +126,7 @@ def test_headings_have_their_names(line: str, name: str) -> None:
         "<textarea>\n\n```\n# inside\n</textarea>",
     ],
 )  # fmt: skip
-def test_comments_and_code_of_html_have_no_headings(block: str) -> None:
+def test_comments_and_code_of_html_have_no_headings(block):
     found = [each.name for each in headings(f"# before\n\n{block}\n# after\n\n    <!--\n# last")]
     assert found == ["before", "after", "last"]
     assert [each.name for each in headings("```\n<!--\n```\n# after")] == ["after"]
@@ -145,7 +143,7 @@ def test_comments_and_code_of_html_have_no_headings(block: str) -> None:
         ("~~~ a`b\n# inside\n~~~\n# after", ["after"]),
     ],
 )
-def test_code_ends_at_a_fence_that_is_at_least_as_long(content: str, names: list[str]) -> None:
+def test_code_ends_at_a_fence_that_is_at_least_as_long(content, names):
     assert [heading.name for heading in headings(content)] == names
 
 
@@ -194,7 +192,7 @@ def test_code_ends_at_a_fence_that_is_at_least_as_long(content: str, names: list
         ("\ufeffGrüße".encode(), "Grüße", ""),
     ],
 )
-def test_the_encoding_is_recognised(content: bytes, text: str | None, said: str) -> None:
+def test_the_encoding_is_recognised(content, text, said):
     found, encoding = decoded(content)
     assert encoding == said
     assert text is None or found == text
@@ -239,7 +237,7 @@ def test_the_encoding_is_recognised(content: bytes, text: str | None, said: str)
         ("utf_16_be", "Python 是一种编程语言，由 Guido van Rossum 创建。"),
     ],
 )  # fmt: skip
-def test_a_sentence_is_read_in_the_encoding_of_its_language(codec: str, text: str) -> None:
+def test_a_sentence_is_read_in_the_encoding_of_its_language(codec, text):
     assert decoded(text.encode(codec))[0] == text
 
 
@@ -252,12 +250,12 @@ def test_a_sentence_is_read_in_the_encoding_of_its_language(codec: str, text: st
         "a book".encode("utf-32-le"), b"x=foo\0bar", b'print("\0")', b"import\1this",
     ],
 )  # fmt: skip
-def test_what_is_no_text_is_refused(content: bytes) -> None:
+def test_what_is_no_text_is_refused(content):
     with pytest.raises(LineError):
         decoded(content)
 
 
-def test_a_few_control_characters_are_said(tmp_path: Path) -> None:
+def test_a_few_control_characters_are_said(tmp_path):
     for name, content in {"a.txt": "long " * 20 + "\x08", "b.txt": "\x1b[31mred\x1b[0m"}.items():
         (tmp_path / name).write_text(content)
     (tmp_path / "a.csv").write_text("id,text\n1,a\x02b\n2,\x03\n")
@@ -270,7 +268,7 @@ def test_a_few_control_characters_are_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("codec", ["utf-16", "utf-16-le", "utf-16-be"])
-def test_lines_in_utf_16_are_refused_by_name(codec: str, tmp_path: Path) -> None:
+def test_lines_in_utf_16_are_refused_by_name(codec, tmp_path):
     for name, content in {"a.jsonl": '{"id": "1", "text": "дом"}\n', "b.tsv": "1\tдом\n"}.items():
         (tmp_path / name).write_bytes(content.encode(codec))
         with pytest.raises(CollectionError, match="UTF-16: save it as UTF-8"):
@@ -278,14 +276,14 @@ def test_lines_in_utf_16_are_refused_by_name(codec: str, tmp_path: Path) -> None
 
 
 @given(st.binary(max_size=200) | st.text().map(lambda text: text.encode("utf-16-le")))
-def test_any_bytes_are_a_text_or_refused(content: bytes) -> None:
+def test_any_bytes_are_a_text_or_refused(content):
     with suppress(LineError):
         text, _ = decoded(content)
         text.encode()
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path) -> Path:
     folder = tmp_path / "folder"
     folder.mkdir()
     for name, content in {
@@ -299,9 +297,7 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def test_one_odd_file_does_not_stop_a_folder(
-    folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_one_odd_file_does_not_stop_a_folder(folder, caplog):
     skipped = SkippedLines(lines=False)
     for sources in (folder, sorted(folder.iterdir()), folder / "*"):
         skipped = SkippedLines(lines=False)
@@ -326,7 +322,7 @@ def test_one_odd_file_does_not_stop_a_folder(
         list(read_documents(folder))
 
 
-def test_the_command_names_what_it_leaves_out_or_stops(folder: Path, tmp_path: Path) -> None:
+def test_the_command_names_what_it_leaves_out_or_stops(folder, tmp_path):
     out = "--out", tmp_path / "index", "--dense-only"
     done = swiftlet("index", folder, *out)
     said = " ".join(done.stderr.split())
@@ -346,7 +342,7 @@ def test_the_command_names_what_it_leaves_out_or_stops(folder: Path, tmp_path: P
     "piece", [" ", "# ", "#", "---\n", "```\n", "`", "a\n---\n", "# a\n", "[", "title: ", "\r", "'"]
 )
 @pytest.mark.parametrize("start", ["# a", "---\n"])
-def test_the_time_grows_with_the_text(start: str, piece: str, tmp_path: Path) -> None:
+def test_the_time_grows_with_the_text(start, piece, tmp_path):
     def read(count: int) -> None:
         [*markdown_parts(tmp_path / "a.md", f"{start}{piece * count}x\n---\n".encode(), print)]
 
@@ -354,7 +350,7 @@ def test_the_time_grows_with_the_text(start: str, piece: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("piece", ["{", "[", "{a: ", "- ", "? ", "&a ", "!", "a: b\n"])
-def test_the_time_grows_with_the_front_matter(piece: str, tmp_path: Path) -> None:
+def test_the_time_grows_with_the_front_matter(piece, tmp_path):
     def read(count: int) -> None:
         content = f"---\n{piece * (count // len(piece))}\n---\nx".encode()
         [*markdown_parts(tmp_path / "a.md", content, print)]
@@ -362,7 +358,7 @@ def test_the_time_grows_with_the_front_matter(piece: str, tmp_path: Path) -> Non
     assert grows_evenly(read, 4_000)
 
 
-def test_the_parts_below_a_long_heading_have_its_beginning(tmp_path: Path) -> None:
+def test_the_parts_below_a_long_heading_have_its_beginning(tmp_path):
     text = f"# {'h' * 1_000_000}\n" + f"## a\n{'word ' * 50}\n" * 2_000
     (part,) = markdown_parts(tmp_path / "a.md", f"---\ntitle: t\n---\n{text}".encode(), print)
     assert len(part.sections) == 2_001

@@ -62,7 +62,7 @@ def text_of(body: str) -> str:
         ("<table><caption>Of a_b</caption><tr><td>cell_1</td></tr></table>", "cell_1"),
     ],
 )  # fmt: skip
-def test_text_is_read_as_it_is_shown(body: str, shown: str) -> None:
+def test_text_is_read_as_it_is_shown(body, shown):
     assert shown in text_of(body)
 
 
@@ -88,15 +88,13 @@ READ_AS = "page.html is read as "
         ("<?xml version='1.0' encoding='Shift_JIS'?>", "日本語の文章", "shift_jis", []),
     ],
 )
-def test_a_page_is_decoded_as_it_declares_or_as_a_text_is(
-    head: str, words: str, encoding: str, notes: list[str]
-) -> None:
+def test_a_page_is_decoded_as_it_declares_or_as_a_text_is(head, words, encoding, notes):
     page, told = f"{head}<title>{words}</title><p>{words}</p>", list[str]()
     (part,) = web_parts(Path("page.html"), page.encode(encoding), told.append)
     assert (part.title, part.text, told) == (words, words, notes)
 
 
-def test_a_page_with_a_bad_byte_is_read_and_named() -> None:
+def test_a_page_with_a_bad_byte_is_read_and_named():
     told = list[str]()
     page = f"<p>{FRENCH}</p>".encode() + b"<p>b\xe9d</p>"
     (part,) = web_parts(Path("page.html"), page, told.append)
@@ -104,20 +102,20 @@ def test_a_page_with_a_bad_byte_is_read_and_named() -> None:
     assert told == ["page.html has bytes that are not valid UTF-8"]
 
 
-def test_a_page_of_which_the_codec_fails_is_refused_by_name() -> None:
+def test_a_page_of_which_the_codec_fails_is_refused_by_name():
     page = f"<meta charset=idna><p>{FRENCH}</p>".encode("cp1252")
     with pytest.raises(CollectionError, match=r"^page\.html: cannot be read: .*idna"):
         list(web_parts(Path("page.html"), page))
 
 
-def test_character_data_of_xhtml_is_text() -> None:
+def test_character_data_of_xhtml_is_text():
     page = b"<html xmlns='a'/>\n<body><p>para <![CDATA[cdata <b> & pangolin]]></p></body></html>"
     (part,) = web_parts(Path("page.xhtml"), page)
     assert part.text == "para cdata <b> & pangolin"
 
 
 @pytest.mark.parametrize("tag", ["font color=red", "section", "ul><li", "b"])
-def test_text_of_nested_elements_is_read_whole_or_refused(tag: str) -> None:
+def test_text_of_nested_elements_is_read_whole_or_refused(tag):
     def nested(count: int) -> bytes:
         page = "".join(f"<{tag}>Paragraph number word{n} of an old page.<br>" for n in range(count))
         return f"<html><body>{page}".encode()
@@ -129,7 +127,7 @@ def test_text_of_nested_elements_is_read_whole_or_refused(tag: str) -> None:
         list(web_parts(Path("page.html"), nested(2_100)))
 
 
-def test_text_outside_of_blocks_is_not_lost() -> None:
+def test_text_outside_of_blocks_is_not_lost():
     loose = "Words that stand alone. " * 40
     page = (
         f"<html><body><nav>Menu</nav><h2>Old</h2>{loose}<br><b>-v</b> is verbose.<!-- c -->After."
@@ -142,7 +140,7 @@ def test_text_outside_of_blocks_is_not_lost() -> None:
     assert "Imprint" not in part.text
 
 
-def test_loose_text_at_the_beginning_is_not_lost() -> None:
+def test_loose_text_at_the_beginning_is_not_lost():
     lines = "".join(f"Paragraph number word{n} of an old page.<br>" for n in range(20))
     (part,) = web_parts(Path("page.html"), f"<html><body>{lines}".encode())
     assert all(f"word{n} of" in part.text for n in range(20))
@@ -171,18 +169,18 @@ def of_body(body: str) -> tuple[str, str]:
         ("<main><address>a <a href=b>b</a><p>c</p></address></main>", "a b c"),
     ],
 )
-def test_text_beside_blocks_is_read(body: str, text: str) -> None:
+def test_text_beside_blocks_is_read(body, text):
     assert of_body(body)[1] == text
 
 
-def test_a_paragraph_that_looks_like_a_heading_is_none() -> None:
+def test_a_paragraph_that_looks_like_a_heading_is_none():
     body = "<p># no heading</p><p>a</p><h2>Head</h2><p>b</p>"
     assert of_body(body) == ("Head", "\\# no heading a ## Head b")
     deep = "<div>" * 250
     assert of_body(f"{deep}<p># no heading</p><p>a</p>") == ("page", "\\# no heading a")
 
 
-def test_lists_within_lists_of_a_deep_page_are_lists() -> None:
+def test_lists_within_lists_of_a_deep_page_are_lists():
     page = f"<html><body>{'<div>' * 250}<ol><li>a<ul><li>b<li><p>c</ul><li>d</ol>e"
     (part,) = web_parts(Path("page.html"), page.encode())
     assert part.text == "- a\n  - b\n  - c\n- d\n\ne"
@@ -232,7 +230,7 @@ def test_lists_within_lists_of_a_deep_page_are_lists() -> None:
         (f"<table><tr><td><p>a<p>{'b' * 1_000}</table>", f"a\n\n{'b' * 1_000}"),
     ],
 )  # fmt: skip
-def test_each_block_of_a_long_page_is_read_as_it_is_shown(block: str, shown: str) -> None:
+def test_each_block_of_a_long_page_is_read_as_it_is_shown(block, shown):
     words = "".join(f"<p>Paragraph {n} is about kites and bridges.</p>" for n in range(20))
     long = f"{words}{block}{words}"
     for page in (block, f"<html><body>{long}", f"<title>T</title><main>{long}</main>"):
@@ -250,13 +248,13 @@ NOT_READ = [
 
 
 @pytest.mark.parametrize("element", NOT_READ)
-def test_navigation_and_what_is_not_shown_are_left_out(element: str) -> None:
+def test_navigation_and_what_is_not_shown_are_left_out(element):
     for page in (f"<p>a</p>{element}<p>b</p>", f"{'<div>' * 250}<p>a</p>{element}<p>b</p>"):
         (part,) = web_parts(Path("page.html"), page.encode())
         assert part.text == "a\n\nb"
 
 
-def test_of_a_page_without_a_main_text_all_is_read() -> None:
+def test_of_a_page_without_a_main_text_all_is_read():
     page = b"<title>A\n title</title><script>x</script><nav>Menu <a href=x>one</a></nav>"
     (part,) = web_parts(Path("page.html"), page)
     assert (part.title, part.text) == ("A title", "Menu one")
@@ -268,7 +266,7 @@ TAGS += ["td", "tr", "figure", "figcaption", "a", "nav", "script", "summary", "d
 
 @settings(max_examples=50)
 @given(st.lists(st.sampled_from(TAGS) | st.just("/") | st.text("ab_<&*`\\\x00é", max_size=5)))
-def test_any_page_is_read_without_an_error(pieces: list[str]) -> None:
+def test_any_page_is_read_without_an_error(pieces):
     open_tags: list[str] = []
     page = ""
     for piece in pieces:
@@ -319,7 +317,7 @@ BLOCKS = st.recursive(
         '<aside class="admonition warning">A.</aside>', '<aside class="callout">A.</aside>',
     ],
 )  # fmt: skip
-def test_a_note_in_an_aside_is_text(note: str) -> None:
+def test_a_note_in_an_aside_is_text(note):
     (part,) = web_parts(Path("page.html"), f"<p>a</p>{note}<aside class=bar>Menu</aside>".encode())
     assert part.text == "a\n\nA."
 
@@ -331,7 +329,7 @@ def test_a_note_in_an_aside_is_text(note: str) -> None:
 @example(["<table><tr><td><blockquote><p>@</p></blockquote><p>@ <b>@</b></p></td></tr></table>"], 0)
 @example(["<section> @ </section>", "<b> @  @  @  @  @  @  @ </b>"], 0)
 @example(["<div> @ </div>", "<p><a href=x> @ </a></p>"], 40)
-def test_all_words_of_a_page_are_read(pieces: list[str], paragraphs: int) -> None:
+def test_all_words_of_a_page_are_read(pieces, paragraphs):
     pieces = [piece + "<p>An ordinary paragraph about @.</p>" * paragraphs for piece in pieces]
     count, numbers = "".join(pieces).count("@"), itertools.count()
     page = re.sub("@", lambda _: f"word{next(numbers)}x", "".join(pieces))
@@ -355,14 +353,14 @@ def test_all_words_of_a_page_are_read(pieces: list[str], paragraphs: int) -> Non
         "<p class=nav>x</p>",
     ],
 )
-def test_the_time_grows_with_the_page(piece: str) -> None:
+def test_the_time_grows_with_the_page(piece):
     def read(count: int) -> None:
         list(web_parts(Path("page.html"), f"<html><body>{piece * count}</body></html>".encode()))
 
     assert grows_evenly(read, 2_000)
 
 
-def test_the_time_of_an_element_with_many_attributes_grows_evenly() -> None:
+def test_the_time_of_an_element_with_many_attributes_grows_evenly():
     def read(count: int) -> None:
         attributes = " ".join(f"a{number}" for number in range(count))
         with pytest.raises(CollectionError, match="an element has more than 1,000 attributes"):
@@ -372,7 +370,7 @@ def test_the_time_of_an_element_with_many_attributes_grows_evenly() -> None:
 
 
 @pytest.mark.parametrize("tag", ["div class=nav", "sup", "header", "td", "pre"])
-def test_the_time_does_not_grow_with_the_depth_times_the_length(tag: str) -> None:
+def test_the_time_does_not_grow_with_the_depth_times_the_length(tag):
     def read(count: int) -> None:
         page = f"<{tag}>" * (count // 100) + "x <b>x</b> " * count + "<h2>a</h2>"
         list(web_parts(Path("page.html"), page.encode()))

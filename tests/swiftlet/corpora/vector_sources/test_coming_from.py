@@ -165,9 +165,7 @@ def stack() -> Iterator[ExitStack]:
     "title",
     [pytest.param(each, marks=pytest.mark.check) if each in DEAR else each for each in PREPARED],
 )
-def test_its_commands_make_an_index_of_all_rows(
-    title: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stack: ExitStack
-) -> None:
+def test_its_commands_make_an_index_of_all_rows(title, tmp_path, monkeypatch, stack):
     monkeypatch.chdir(tmp_path)
     others = PREPARED[title](stack) or {}
     for number, command in enumerate(COMMANDS[title]):
@@ -184,6 +182,6 @@ def test_its_commands_make_an_index_of_all_rows(
             assert {each.document_id for each in documents} == {*IDS}
 
 
-def test_each_of_its_sections_has_commands_and_each_command_is_run() -> None:
+def test_each_of_its_sections_has_commands_and_each_command_is_run():
     assert {*COMMANDS} == {*PREPARED}
     assert all(COMMANDS.values())

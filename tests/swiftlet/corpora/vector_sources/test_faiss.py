@@ -32,9 +32,7 @@ def write(folder: Path, factory: str, metric: int = faiss.METRIC_L2) -> Path:
         ("IVF4,PQ4x4fs", "l2"),
     ],
 )
-def test_vectors_come_as_precisely_as_the_type_keeps_them(
-    factory: str, metric: str, tmp_path: Path
-) -> None:
+def test_vectors_come_as_precisely_as_the_type_keeps_them(factory, metric, tmp_path):
     source = open_vectors(write(tmp_path, factory, int(metric == "l2")))
     assert (source.metric, source.num_rows) == (metric, 300)
     (block,) = source.blocks(first=10)
@@ -44,7 +42,7 @@ def test_vectors_come_as_precisely_as_the_type_keeps_them(
     assert (near == np.arange(290)).mean() > 0.2
 
 
-def test_a_type_that_gives_no_vectors_back_still_gives_its_rows(tmp_path: Path) -> None:
+def test_a_type_that_gives_no_vectors_back_still_gives_its_rows(tmp_path):
     source = open_vectors(write(tmp_path, "IVF4,ITQ4,SH4"))
     (block,) = source.blocks(first=299)
     assert not source.keeps_vectors
@@ -58,14 +56,12 @@ def test_a_type_that_gives_no_vectors_back_still_gives_its_rows(tmp_path: Path) 
         ("Flat", faiss.METRIC_L1, "its metric is L1, where L2 or INNER_PRODUCT is expected"),
     ],
 )
-def test_types_that_cannot_be_served_are_named(
-    factory: str, metric: int, sentence: str, tmp_path: Path
-) -> None:
+def test_types_that_cannot_be_served_are_named(factory, metric, sentence, tmp_path):
     with pytest.raises(CollectionError, match=sentence):
         open_vectors(write(tmp_path, factory, metric))
 
 
-def test_a_binary_index_and_an_empty_one_are_refused(tmp_path: Path) -> None:
+def test_a_binary_index_and_an_empty_one_are_refused(tmp_path):
     path = tmp_path / "index.faiss"
     faiss.write_index_binary(faiss.IndexBinaryFlat(64), f"{path}")
     with pytest.raises(CollectionError, match="a binary index of FAISS"):
@@ -76,7 +72,7 @@ def test_a_binary_index_and_an_empty_one_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("factory", ["IDMap,Flat", "IVF1,Flat"])
-def test_an_id_that_is_there_twice_is_named(factory: str, tmp_path: Path) -> None:
+def test_an_id_that_is_there_twice_is_named(factory, tmp_path):
     index = faiss.index_factory(8, factory)
     index.train(VECTORS)
     index.add_with_ids(VECTORS[:3], np.array([4, 70, 70]))
@@ -87,7 +83,7 @@ def test_an_id_that_is_there_twice_is_named(factory: str, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("factory", ["Flat", "HNSW8,Flat"])
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.999])
-def test_a_truncated_file_is_refused(factory: str, share: float, tmp_path: Path) -> None:
+def test_a_truncated_file_is_refused(factory, share, tmp_path):
     path = write(tmp_path, factory)
     content = path.read_bytes()
     path.write_bytes(content[: int(share * len(content))])
@@ -97,7 +93,7 @@ def test_a_truncated_file_is_refused(factory: str, share: float, tmp_path: Path)
 
 @pytest.mark.check
 @pytest.mark.parametrize("factory", ["IVF4,Flat", "HNSW8,Flat", "IDMap,OPQ4,PQ4x4"])
-def test_any_damage_is_refused_or_read(factory: str, tmp_path: Path) -> None:
+def test_any_damage_is_refused_or_read(factory, tmp_path):
     random = np.random.default_rng(0)
     index = faiss.index_factory(8, factory)
     index.train(VECTORS)

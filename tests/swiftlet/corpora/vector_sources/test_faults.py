@@ -55,9 +55,7 @@ KINDS = [".npy", ".npz", ".fvecs", ".jsonl", ".parquet"]
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("value", [0.0, np.nan, np.inf, 1e39])
-def test_a_vector_that_is_zero_or_not_finite_is_named(
-    kind: str, value: float, tmp_path: Path
-) -> None:
+def test_a_vector_that_is_zero_or_not_finite_is_named(kind, value, tmp_path):
     if kind == ".jsonl" and not np.isfinite(value):
         value = 1e39  # JSON has no others
     vectors = VECTORS.astype(np.float64 if value == 1e39 and kind != ".fvecs" else np.float32)
@@ -70,9 +68,7 @@ def test_a_vector_that_is_zero_or_not_finite_is_named(
 
 @pytest.mark.parametrize("number", [1e17, -1e30])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_number_whose_square_overflows_is_refused(
-    kind: str, number: float, tmp_path: Path
-) -> None:
+def test_a_number_whose_square_overflows_is_refused(kind, number, tmp_path):
     vectors = VECTORS[:9].copy()
     vectors[7, 1] = number
     with pytest.raises(CollectionError, match=r"row 8: the vector has a number beyond 1e\+17"):
@@ -80,7 +76,7 @@ def test_a_number_whose_square_overflows_is_refused(
 
 
 @pytest.mark.parametrize("value", ["x" * 1_000_000, True, 10**400, None])
-def test_one_value_that_is_no_number_costs_no_memory_for_each(value: Any, tmp_path: Path) -> None:
+def test_one_value_that_is_no_number_costs_no_memory_for_each(value, tmp_path):
     path = tmp_path / "vectors.jsonl"
     rows = [{"id": each, "v": [0.5] * 5_000} for each in "ab"]
     rows[1]["v"] = [value, *[0.5] * 4_999]
@@ -96,7 +92,7 @@ def test_one_value_that_is_no_number_costs_no_memory_for_each(value: Any, tmp_pa
 
 @pytest.mark.parametrize("kind", [".fvecs", ".jsonl", ".parquet"])
 @pytest.mark.parametrize("row", [7, 1_203])
-def test_a_vector_of_another_width_is_named(kind: str, row: int, tmp_path: Path) -> None:
+def test_a_vector_of_another_width_is_named(kind, row, tmp_path):
     vectors = [*VECTORS]
     vectors[row] = VECTORS[row][:3]
     problem = f"row {row + 1:,}: the vector has 3 numbers where 4 are expected"
@@ -105,7 +101,7 @@ def test_a_vector_of_another_width_is_named(kind: str, row: int, tmp_path: Path)
 
 
 @pytest.mark.parametrize("kind", [".jsonl", ".parquet"])
-def test_a_row_without_a_vector_is_named(kind: str, tmp_path: Path) -> None:
+def test_a_row_without_a_vector_is_named(kind, tmp_path):
     vectors: list[Any] = [*VECTORS]
     vectors[1_203] = None
     with pytest.raises(CollectionError, match="row 1,204: it has no vector"):
@@ -113,7 +109,7 @@ def test_a_row_without_a_vector_is_named(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_truncated_file_is_one_sentence(kind: str, tmp_path: Path) -> None:
+def test_a_truncated_file_is_one_sentence(kind, tmp_path):
     path = write(tmp_path, kind, VECTORS)
     content = path.read_bytes()
     for share in (0.0, 0.0031, 0.4003, 0.9001):
@@ -122,7 +118,7 @@ def test_a_truncated_file_is_one_sentence(kind: str, tmp_path: Path) -> None:
             read(path)
 
 
-def test_an_array_that_ends_too_early_is_to_be_copied_again(tmp_path: Path) -> None:
+def test_an_array_that_ends_too_early_is_to_be_copied_again(tmp_path):
     path = write(tmp_path, ".npy", VECTORS)
     content = path.read_bytes()
     for length in (0, 40, len(content) - 9):
@@ -143,16 +139,14 @@ def test_an_array_that_ends_too_early_is_to_be_copied_again(tmp_path: Path) -> N
         (np.ones((2, 1 << 17)), "have 131,072 numbers where 1 to 65,536"),
     ],
 )
-def test_an_array_of_anything_else_is_refused(
-    array: np.ndarray, sentence: str, tmp_path: Path
-) -> None:
+def test_an_array_of_anything_else_is_refused(array, sentence, tmp_path):
     np.save(tmp_path / "vectors.npy", array, allow_pickle=True)
     with pytest.raises(CollectionError, match=sentence):
         open_vectors(tmp_path / "vectors.npy")
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.int8, np.float64, ">f4"])
-def test_numbers_of_other_kinds_become_floats(kind: Any, tmp_path: Path) -> None:
+def test_numbers_of_other_kinds_become_floats(kind, tmp_path):
     numbers = np.arange(1, 13).reshape(3, 4).astype(kind)
     np.save(tmp_path / "vectors.npy", numbers)
     (block,) = read(tmp_path / "vectors.npy")
@@ -161,13 +155,13 @@ def test_numbers_of_other_kinds_become_floats(kind: Any, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("kind", [".npy", ".npz", ".fvecs"])
-def test_wide_vectors_come_in_smaller_blocks(kind: str, tmp_path: Path) -> None:
+def test_wide_vectors_come_in_smaller_blocks(kind, tmp_path):
     vectors = np.ones((100, 1 << 16), np.float32)
     blocks = [len(each.rows) for each in read(write(tmp_path, kind, vectors))]
     assert blocks == [64, 36]
 
 
-def test_several_arrays_and_columns_need_a_choice(tmp_path: Path) -> None:
+def test_several_arrays_and_columns_need_a_choice(tmp_path):
     np.savez(tmp_path / "v.npz", a=VECTORS, b=VECTORS + 1, names=np.array(["x"]))
     with pytest.raises(CollectionError, match="several arrays, a, b: --vector-field"):
         open_vectors(tmp_path / "v.npz")
@@ -184,7 +178,7 @@ def test_several_arrays_and_columns_need_a_choice(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [".jsonl", ".parquet"])
-def test_a_table_without_vectors_says_so(kind: str, tmp_path: Path) -> None:
+def test_a_table_without_vectors_says_so(kind, tmp_path):
     path = tmp_path / f"rows{kind}"
     rows = {"id": ["a", "b"], "text": ["Bees.", "Cats."]}
     if kind == ".parquet":
@@ -195,7 +189,7 @@ def test_a_table_without_vectors_says_so(kind: str, tmp_path: Path) -> None:
         open_vectors(path)
 
 
-def test_other_names_of_fields_are_those_of_the_table_itself(tmp_path: Path) -> None:
+def test_other_names_of_fields_are_those_of_the_table_itself(tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_text(
         '{"key": "a", "body": "Bees.", "n": 1, "v": [1, 2]}\n{"body": "x", "v": [1, 2]}'
@@ -206,7 +200,7 @@ def test_other_names_of_fields_are_those_of_the_table_itself(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("ids", [None, ["a", "b"]])
-def test_a_bad_line_of_the_texts_cannot_be_left_out(ids: Any, tmp_path: Path) -> None:
+def test_a_bad_line_of_the_texts_cannot_be_left_out(ids, tmp_path):
     texts = tmp_path / "texts.jsonl"
     texts.write_text('{"id": "a", "text": "Bees."}\n{"id": "b"}\n')
     with pytest.raises(CollectionError, match='line 2: there is no "text"') as refused:
@@ -216,7 +210,7 @@ def test_a_bad_line_of_the_texts_cannot_be_left_out(ids: Any, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("count", [1_499, 1_501])
-def test_counts_that_differ_are_both_in_the_sentence(count: int, tmp_path: Path) -> None:
+def test_counts_that_differ_are_both_in_the_sentence(count, tmp_path):
     path = write(tmp_path, ".npy", VECTORS)
     texts = [{"id": f"{number}", "text": "Bees."} for number in range(count)]
     with pytest.raises(CollectionError, match=f"1,500 vectors for {count:,} documents"):
@@ -227,7 +221,7 @@ def test_counts_that_differ_are_both_in_the_sentence(count: int, tmp_path: Path)
         open_vectors(path, ids=ids)
 
 
-def test_ids_come_from_lines_and_from_arrays_and_none_comes_twice(tmp_path: Path) -> None:
+def test_ids_come_from_lines_and_from_arrays_and_none_comes_twice(tmp_path):
     path = write(tmp_path, ".npy", VECTORS[:3])
     (tmp_path / "ids.txt").write_text("a\nb\nc\n")
     for name, array in {"i": np.array([5, 6, 7]), "u": np.array(["x", "y", "z"])}.items():
@@ -241,7 +235,7 @@ def test_ids_come_from_lines_and_from_arrays_and_none_comes_twice(tmp_path: Path
         open_vectors(path, ids=["a", "", "b"])
 
 
-def test_what_was_meant_is_said_of_ids_and_fields_in_the_wrong_place(tmp_path: Path) -> None:
+def test_what_was_meant_is_said_of_ids_and_fields_in_the_wrong_place(tmp_path):
     place = write(tmp_path, ".npz", VECTORS[:2])
     with pytest.raises(CollectionError, match=r"an id a line, or an array as \.npy, is expected"):
         read(place, ids=place)
@@ -255,7 +249,7 @@ def test_what_was_meant_is_said_of_ids_and_fields_in_the_wrong_place(tmp_path: P
         read(place, texts=texts, fields=Fields(id="title", text=("title",)))
 
 
-def test_an_id_that_no_document_has_is_named() -> None:
+def test_an_id_that_no_document_has_is_named():
     texts = [{"id": "a", "text": "Bees."}, {"id": "c", "text": "Cats."}]
     (block,) = open_vectors(VECTORS[:2], ids=["c", "a"], texts=texts).blocks()
     assert [(row["id"], row["text"]) for row in block.rows] == [("c", "Cats."), ("a", "Bees.")]
@@ -264,7 +258,7 @@ def test_an_id_that_no_document_has_is_named() -> None:
         [*source.blocks()]
 
 
-def test_rows_without_ids_are_not_paired_with_texts(tmp_path: Path) -> None:
+def test_rows_without_ids_are_not_paired_with_texts(tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_text('{"v": [1, 2]}')
     source = open_vectors(path, texts=[{"id": "a", "text": "Bees."}])
@@ -272,7 +266,7 @@ def test_rows_without_ids_are_not_paired_with_texts(tmp_path: Path) -> None:
         [*source.blocks()]
 
 
-def test_what_export_vectors_wrote_comes_back_to_the_last_bit(tmp_path: Path) -> None:
+def test_what_export_vectors_wrote_comes_back_to_the_last_bit(tmp_path):
     documents = [
         {"id": f"d{number}", "title": "T", "text": f"Volcano {number}. " * 40, "n": [number, {}]}
         for number in range(4)
@@ -298,7 +292,7 @@ def test_what_export_vectors_wrote_comes_back_to_the_last_bit(tmp_path: Path) ->
         ("[" * 100_000, "cannot be read: maximum recursion depth"),
     ],
 )
-def test_what_an_export_says_of_itself_is_checked(about: str, problem: str, tmp_path: Path) -> None:
+def test_what_an_export_says_of_itself_is_checked(about, problem, tmp_path):
     rows = pyarrow.table({"passage_id": ["a#0"], "metadata": ["{}"], "embedding": [[1.0, 2.0]]})
     table = rows.replace_schema_metadata({"swiftlet": about})
     pyarrow.parquet.write_table(table, tmp_path / "vectors.parquet")
@@ -306,7 +300,7 @@ def test_what_an_export_says_of_itself_is_checked(about: str, problem: str, tmp_
         read(tmp_path / "vectors.parquet")
 
 
-def test_metadata_of_a_row_that_are_too_deep_are_named(tmp_path: Path) -> None:
+def test_metadata_of_a_row_that_are_too_deep_are_named(tmp_path):
     columns = {"passage_id": ["a#0"], "metadata": ["[" * 100_000], "embedding": [[1.0, 2.0]]}
     table = pyarrow.table(columns).replace_schema_metadata({"swiftlet": '{"metric": "l2"}'})
     pyarrow.parquet.write_table(table, tmp_path / "vectors.parquet")
@@ -314,7 +308,7 @@ def test_metadata_of_a_row_that_are_too_deep_are_named(tmp_path: Path) -> None:
         read(tmp_path / "vectors.parquet")
 
 
-def test_a_head_of_gigabytes_takes_no_memory(tmp_path: Path) -> None:
+def test_a_head_of_gigabytes_takes_no_memory(tmp_path):
     head = b"\x93NUMPY\x02\x00" + (1 << 31).to_bytes(4, "little")
     (tmp_path / "vectors.npy").write_bytes(head + b" " * 100)
     with (
@@ -332,7 +326,7 @@ def test_a_head_of_gigabytes_takes_no_memory(tmp_path: Path) -> None:
         tracemalloc.stop()
 
 
-def test_a_large_file_is_read_to_its_first_bad_row_only(tmp_path: Path) -> None:
+def test_a_large_file_is_read_to_its_first_bad_row_only(tmp_path):
     path = write(tmp_path, ".fvecs", VECTORS[:1])
     os.truncate(path, (1 << 33) + 1)
     tracemalloc.start()
@@ -345,7 +339,7 @@ def test_a_large_file_is_read_to_its_first_bad_row_only(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".npz", ".fvecs", ".jsonl", ".parquet", ".faiss"])
-def test_a_pipe_or_a_device_is_refused_before_it_is_opened(suffix: str, tmp_path: Path) -> None:
+def test_a_pipe_or_a_device_is_refused_before_it_is_opened(suffix, tmp_path):
     os.mkfifo(tmp_path / f"pipe{suffix}")
     (tmp_path / f"device{suffix}").symlink_to("/dev/zero")
     for name in ("pipe", "device"):
@@ -364,9 +358,7 @@ def test_a_pipe_or_a_device_is_refused_before_it_is_opened(suffix: str, tmp_path
     ],
     ids=["no UTF-8", "beyond Unicode", "many"],
 )
-def test_ids_of_an_array_are_checked_before_they_become_texts(
-    ids: np.ndarray, problem: str, tmp_path: Path
-) -> None:
+def test_ids_of_an_array_are_checked_before_they_become_texts(ids, problem, tmp_path):
     np.save(tmp_path / "ids.npy", ids)
     tracemalloc.start()
     try:
@@ -377,7 +369,7 @@ def test_ids_of_an_array_are_checked_before_they_become_texts(
         tracemalloc.stop()
 
 
-def test_an_export_whose_metadata_are_no_json_is_named_by_its_row(tmp_path: Path) -> None:
+def test_an_export_whose_metadata_are_no_json_is_named_by_its_row(tmp_path):
     rows = pyarrow.table({"passage_id": ["a#0"], "metadata": ["{"], "embedding": [[1.0, 2.0]]})
     table = rows.replace_schema_metadata({"swiftlet": '{"metric": "l2"}'})
     pyarrow.parquet.write_table(table, tmp_path / "vectors.parquet")
@@ -388,7 +380,7 @@ def test_an_export_whose_metadata_are_no_json_is_named_by_its_row(tmp_path: Path
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_damage_is_read_or_one_sentence(kind: str, data: st.DataObject, tmp_path: Path) -> None:
+def test_any_damage_is_read_or_one_sentence(kind, data, tmp_path):
     path = write(tmp_path, kind, VECTORS[:5])
     content = bytearray(path.read_bytes())
     places = st.integers(0, len(content) - 1)
@@ -402,7 +394,7 @@ def test_any_damage_is_read_or_one_sentence(kind: str, data: st.DataObject, tmp_
 
 
 @pytest.mark.parametrize("shape", [(), (3,), (3, 4)])
-def test_an_array_of_structures_is_refused(shape: tuple[int, ...], tmp_path: Path) -> None:
+def test_an_array_of_structures_is_refused(shape, tmp_path):
     for name in ("vector", "a"):
         np.save(tmp_path / "v.npy", np.zeros(shape, [("width", "i4"), (name, "f4")]))
         with pytest.raises(CollectionError) as refused:

@@ -92,13 +92,13 @@ def refused(address: str) -> str:
     return sentence
 
 
-def test_the_stand_in_itself_gives_two_rows() -> None:
+def test_the_stand_in_itself_gives_two_rows():
     with server() as (address, _):
         assert [len(each.rows) for each in open_vectors(address).blocks()] == [2]
 
 
 @pytest.mark.parametrize("part", ["mapping", "search"])
-def test_a_redirect_is_not_followed_and_takes_the_password_nowhere(part: str) -> None:
+def test_a_redirect_is_not_followed_and_takes_the_password_nowhere(part):
     for target in ("http://localhost:{}/steal", "file:///etc/passwd", "ftp://127.0.0.1:{}/x"):
         with server() as (other, stolen):
             to = target.format(re.findall(r":(\d+)/", other)[0])
@@ -129,7 +129,7 @@ WRONG_PARTS: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("part", "value"), WRONG_PARTS)
-def test_an_answer_of_another_form_is_one_sentence(part: str, value: object) -> None:
+def test_an_answer_of_another_form_is_one_sentence(part, value):
     with server(**{part: of(value)}) as (address, _):
         assert re.search("does not answer as Elasticsearch|cannot be read", refused(address))
 
@@ -143,12 +143,12 @@ def test_an_answer_of_another_form_is_one_sentence(part: str, value: object) -> 
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
     ],
 )  # fmt: skip
-def test_what_is_no_http_is_one_sentence(content: bytes) -> None:
+def test_what_is_no_http_is_one_sentence(content):
     with server(mapping=raw(content)) as (address, _):
         assert "cannot be read: " in refused(address)
 
 
-def test_an_answer_without_end_is_left_at_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_without_end_is_left_at_its_bound(monkeypatch):
     monkeypatch.setattr(elastic, "LARGEST_ANSWER", 1_000_000)
     with server(mapping=endless(b"HTTP/1.1 200 OK\r\n\r\n[", again=b"1," * 9_999)) as (address, _):
         assert "answers with more than 1,000,000 bytes" in refused(address)
@@ -163,15 +163,13 @@ def test_an_answer_without_end_is_left_at_its_bound(monkeypatch: pytest.MonkeyPa
     ],
     ids=["body", "head", "continue"],
 )
-def test_an_answer_that_drips_is_left_when_it_is_due(
-    answer: Answer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_answer_that_drips_is_left_when_it_is_due(answer, monkeypatch):
     monkeypatch.setattr(elastic, "ANSWER_SECONDS", 0.2)
     with server(mapping=answer) as (address, _):
         assert "has not answered within 0.2 s" in refused(address)
 
 
-def test_more_rows_than_were_counted_end_the_reading() -> None:
+def test_more_rows_than_were_counted_end_the_reading():
     many = page(HITS * 500)
     with server(search=many, scroll=many) as (address, asked):
         assert "1,000 rows were read where 2 were counted" in refused(address)
@@ -179,7 +177,7 @@ def test_more_rows_than_were_counted_end_the_reading() -> None:
 
 
 @pytest.mark.parametrize("status", ["400 Bad", "302 Found"])
-def test_a_server_that_repeats_the_request_shows_no_password(status: str) -> None:
+def test_a_server_that_repeats_the_request_shows_no_password(status):
     coded = base64.b64encode(f"me:{PASSWORD}".encode()).decode()
     said = f"{PASSWORD} {coded}"
 
@@ -212,18 +210,16 @@ def test_a_server_that_repeats_the_request_shows_no_password(status: str) -> Non
         "postgresql://127.0.0.1:9/db?user=me&password={}&bogus=1",
     ],
 )  # fmt: skip
-def test_no_way_to_write_an_address_shows_its_password(address: str) -> None:
+def test_no_way_to_write_an_address_shows_its_password(address):
     refused(address.format(PASSWORD))
 
 
-def test_a_token_with_a_line_break_is_named_by_its_variable(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_token_with_a_line_break_is_named_by_its_variable(monkeypatch):
     monkeypatch.setenv("SWIFTLET_INDEX_TOKEN", f"{PASSWORD}\n")
     assert "SWIFTLET_INDEX_TOKEN, has a character" in refused("elasticsearch://127.0.0.1:9/i")
 
 
-def test_a_password_may_have_the_marks_of_an_address() -> None:
+def test_a_password_may_have_the_marks_of_an_address():
     place = parse_place("Elasticsearch+https://me:a/b?c#d@e@[::1]:9200/docs?x=1")
     assert (place.scheme, place.encrypted, place.user) == ("elasticsearch", True, "me:a/b?c#d@e")
     assert (place.host, place.path, place.options) == ("[::1]:9200", "docs", {"x": "1"})

@@ -51,7 +51,7 @@ def check(
 
 
 @pytest.mark.check
-def test_a_collection_of_chroma_in_its_directory(tmp_path: Path) -> None:
+def test_a_collection_of_chroma_in_its_directory(tmp_path):
     chromadb = pytest.importorskip("chromadb")
     # Within one process, Chroma opens a directory with one kind of settings.
     settings = chromadb.Settings(anonymized_telemetry=False)
@@ -70,7 +70,7 @@ def test_a_collection_of_chroma_in_its_directory(tmp_path: Path) -> None:
 
 
 @pytest.mark.check
-def test_a_collection_of_qdrant(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_collection_of_qdrant(monkeypatch):
     qdrant = pytest.importorskip("qdrant_client")
     models = qdrant.models
     client = qdrant.QdrantClient(":memory:")  # the client's own stand-in for a server
@@ -97,14 +97,14 @@ def test_a_collection_of_qdrant(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.check
-def test_a_server_that_does_not_answer_is_one_sentence() -> None:
+def test_a_server_that_does_not_answer_is_one_sentence():
     pytest.importorskip("qdrant_client")
     with pytest.raises(CollectionError, match=r"qdrant://127\.0\.0\.1:9/docs: cannot be read"):
         open_vectors("qdrant://key@127.0.0.1:9/docs")
 
 
 @pytest.mark.check
-def test_a_table_of_lancedb(tmp_path: Path) -> None:
+def test_a_table_of_lancedb(tmp_path):
     lance = pytest.importorskip("lance")
     import pyarrow
 
@@ -126,7 +126,7 @@ def test_a_table_of_lancedb(tmp_path: Path) -> None:
 
 
 @pytest.mark.check
-def test_a_damaged_file_of_lance_is_one_sentence(tmp_path: Path) -> None:
+def test_a_damaged_file_of_lance_is_one_sentence(tmp_path):
     lance = pytest.importorskip("lance")
     import pyarrow
 
@@ -163,7 +163,7 @@ def write_txtai(folder: Path, vectors: Embeddings, ids: list[str]) -> None:
             database.execute("INSERT INTO sections VALUES (?, ?, ?, NULL)", row)
 
 
-def test_an_index_of_txtai(tmp_path: Path) -> None:
+def test_an_index_of_txtai(tmp_path):
     write_txtai(tmp_path / "txtai", VECTORS, IDS)
     check("inner_product", tmp_path / "txtai")
     (tmp_path / "txtai" / "embeddings").write_bytes(b"annoy")
@@ -206,9 +206,7 @@ ENDLESS = (
         ("DROP TABLE sections", "documents: cannot be read: no such table"),
     ],
 )
-def test_a_database_that_txtai_would_not_write_is_one_sentence(
-    statements: str, sentence: str, tmp_path: Path
-) -> None:
+def test_a_database_that_txtai_would_not_write_is_one_sentence(statements, sentence, tmp_path):
     write_txtai(tmp_path / "txtai", VECTORS[:3], IDS[:3])
     with closing(sqlite3.connect(tmp_path / "txtai" / "documents")) as database:
         database.executescript(statements)
@@ -218,7 +216,7 @@ def test_a_database_that_txtai_would_not_write_is_one_sentence(
 
 
 @pytest.mark.check
-def test_an_index_that_txtai_itself_saved(tmp_path: Path) -> None:
+def test_an_index_that_txtai_itself_saved(tmp_path):
     txtai = pytest.importorskip("txtai")
     embeddings = txtai.Embeddings(
         method="external",
@@ -234,7 +232,7 @@ def test_an_index_that_txtai_itself_saved(tmp_path: Path) -> None:
 
 
 @pytest.mark.check
-def test_a_collection_of_milvus_lite(tmp_path: Path) -> None:
+def test_a_collection_of_milvus_lite(tmp_path):
     milvus = pytest.importorskip("pymilvus")
     pytest.importorskip("milvus_lite")
     path = tmp_path / "milvus.db"
@@ -269,7 +267,7 @@ ELASTIC = [
 ]
 
 
-def test_an_index_of_elasticsearch() -> None:
+def test_an_index_of_elasticsearch():
     with elastic_server(ELASTIC, MAPPING) as (host, scrolls):
         check("inner_product", f"elasticsearch://{host}/docs")
         assert not scrolls
@@ -279,7 +277,7 @@ def test_an_index_of_elasticsearch() -> None:
             open_vectors(f"elasticsearch://{host}/more")
 
 
-def test_an_index_of_opensearch_behind_a_password() -> None:
+def test_an_index_of_opensearch_behind_a_password():
     vector = {"type": "knn_vector", "dimension": DIM, "method": {"space_type": "cosinesimil"}}
     mapping = {"properties": {"vector": vector}}
     rows = [{**each, "vector": each["inner"]["vector"]} for each in ELASTIC]
@@ -292,13 +290,13 @@ def test_an_index_of_opensearch_behind_a_password() -> None:
         assert "wrong" not in f"{refused.value}"
 
 
-def test_an_elasticsearch_that_leaves_vectors_out_of_its_answers_is_asked_for_them() -> None:
+def test_an_elasticsearch_that_leaves_vectors_out_of_its_answers_is_asked_for_them():
     server = elastic_server(ELASTIC, MAPPING, version={"number": "9.2.1"}, excluded="inner")
     with server as (host, _):
         check("inner_product", f"elasticsearch://{host}/docs")
 
 
-def test_a_document_without_a_vector_and_a_server_that_gives_up_are_named() -> None:
+def test_a_document_without_a_vector_and_a_server_that_gives_up_are_named():
     without = [*ELASTIC[:5], {"_id": "bare", "text": "No vector."}, *ELASTIC[5:]]
     with elastic_server(without, MAPPING) as (host, _):
         source = open_vectors(f"elasticsearch://{host}/docs")
@@ -326,7 +324,7 @@ def postgres() -> Iterator[PostgresServer]:
 
 
 @pytest.mark.check
-def test_any_table_of_pgvector(postgres: PostgresServer) -> None:
+def test_any_table_of_pgvector(postgres):
     address = postgres.address("")
     base = f"postgresql://{address.token}@{address.host}:{address.port}/{address.database}"
     kind = f"vector({DIM})"
@@ -358,16 +356,14 @@ def test_any_table_of_pgvector(postgres: PostgresServer) -> None:
     assert address.token not in f"{refused.value}"
 
 
-def test_a_pickle_of_langchain_is_refused_with_the_way_round(tmp_path: Path) -> None:
+def test_a_pickle_of_langchain_is_refused_with_the_way_round(tmp_path):
     (tmp_path / "index.pkl").write_bytes(b"")
     (tmp_path / "index.faiss").write_bytes(b"")
     with pytest.raises(CollectionError, match=r"is a pickle, which may run any program.*coming-fr"):
         open_vectors(tmp_path)
 
 
-def test_a_folder_of_qdrants_local_mode_is_refused_and_its_pickles_are_not_read(
-    tmp_path: Path,
-) -> None:
+def test_a_folder_of_qdrants_local_mode_is_refused_and_its_pickles_are_not_read(tmp_path):
     class Evil:
         def __reduce__(self) -> tuple[Any, ...]:
             return Path.touch, (tmp_path / "run",)
@@ -394,6 +390,6 @@ def test_a_folder_of_qdrants_local_mode_is_refused_and_its_pickles_are_not_read(
         ("pyproject.toml", r"a file that ends in \.arrow, \.bvecs"),
     ],
 )
-def test_a_place_that_is_none_says_what_is_expected(place: str, sentence: str) -> None:
+def test_a_place_that_is_none_says_what_is_expected(place, sentence):
     with pytest.raises(CollectionError, match=sentence):
         open_vectors(place)

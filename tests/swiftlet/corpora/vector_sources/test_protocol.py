@@ -120,9 +120,7 @@ SOURCES: list[Callable[[Path], Arguments]] = [
 
 
 @pytest.mark.parametrize("write", SOURCES, ids=lambda write: write.__name__)
-def test_all_rows_come_in_order_from_any_row_on(
-    write: Callable[[Path], Arguments], tmp_path: Path
-) -> None:
+def test_all_rows_come_in_order_from_any_row_on(write, tmp_path):
     arguments = write(tmp_path)
     ids = arguments.pop("expected_ids", IDS)
     source = open_vectors(**arguments)

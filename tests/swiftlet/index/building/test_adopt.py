@@ -39,7 +39,7 @@ WORDS = ("lava", "ash", "bread", "yeast", "chess", "king", "moon", "tide", "bow"
 
 
 @pytest.fixture
-def out(tmp_path: Path) -> Path:
+def out(tmp_path) -> Path:
     return tmp_path / "index"
 
 
@@ -96,8 +96,8 @@ documents = st.lists(
 @settings(max_examples=8)
 @given(documents=documents, query=st.sampled_from(WORDS))
 def test_adopting_what_export_vectors_wrote_gives_the_same_hits_and_scores(
-    tmp_path_factory: pytest.TempPathFactory, documents: list[Document], query: str
-) -> None:
+    tmp_path_factory, documents, query
+):
     folder = tmp_path_factory.mktemp("adopt")
     short = BuildSettings(passage_tokens=20, overlap_tokens=4)
     build_index(documents, LOOKUP_QUERY_ENCODER, folder / "built", short)
@@ -111,7 +111,7 @@ def test_adopting_what_export_vectors_wrote_gives_the_same_hits_and_scores(
     assert tables[0].equals(tables[1])
 
 
-def test_each_row_is_a_document_unless_a_field_names_it(out: Path, tmp_path: Path) -> None:
+def test_each_row_is_a_document_unless_a_field_names_it(out, tmp_path):
     rows, vectors = rows_of(6), vectors_of(6)
     for n, row in enumerate(rows):
         row |= {"page": f"p{n % 2}", "part": 5 - n}
@@ -127,16 +127,14 @@ def test_each_row_is_a_document_unless_a_field_names_it(out: Path, tmp_path: Pat
     assert np.array_equal(embeddings_of(out), vectors[[4, 2, 0, 5, 3, 1]])
 
 
-def test_rows_without_text_are_documents_that_are_found_by_id(out: Path) -> None:
+def test_rows_without_text_are_documents_that_are_found_by_id(out):
     manifest = adopt(vectors_of(5), out)
     assert manifest.details["language"] is None
     assert contents_of(out) == [(f"{n}", "", ((0, 0),)) for n in range(5)]
     assert np.array_equal(embeddings_of(out), vectors_of(5))
 
 
-def test_the_space_of_vectors_is_a_hash_of_a_sample_with_its_texts(
-    out: Path, tmp_path: Path
-) -> None:
+def test_the_space_of_vectors_is_a_hash_of_a_sample_with_its_texts(out, tmp_path):
     file = write_lines(tmp_path / "v.jsonl", rows_of(300), vectors_of(300))
     manifest = adopt(file, out)
     texts, vectors = space_sample(out)
@@ -152,14 +150,14 @@ def test_the_space_of_vectors_is_a_hash_of_a_sample_with_its_texts(
     assert once.embedding_space == manifest.embedding_space
 
 
-def test_an_encoder_that_gives_other_vectors_is_refused(out: Path, tmp_path: Path) -> None:
+def test_an_encoder_that_gives_other_vectors_is_refused(out, tmp_path):
     file = write_lines(tmp_path / "v.jsonl", rows_of(20), vectors_of(20, 384))
     with pytest.raises(EmbeddingSpaceMismatch, match="is another model, or pools its tokens"):
         adopt(file, out, encoder=DEFAULT_ENCODER)
     assert not out.exists()
 
 
-def test_vectors_of_other_lengths_are_normalised_for_cosines_only(out: Path) -> None:
+def test_vectors_of_other_lengths_are_normalised_for_cosines_only(out):
     long = 3 * vectors_of(5)
     manifest = adopt(long, out)
     assert manifest.normalised
@@ -188,7 +186,7 @@ class Failing:
             yield VectorBlock(rows[start : start + 5], vectors[start : start + 5])
 
 
-def test_an_interrupted_adoption_goes_on_with_the_rows_that_it_lacks(out: Path) -> None:
+def test_an_interrupted_adoption_goes_on_with_the_rows_that_it_lacks(out):
     with pytest.raises(ConnectionError):
         adopt(Failing(15), out)
     assert not out.exists()
@@ -201,7 +199,7 @@ def test_an_interrupted_adoption_goes_on_with_the_rows_that_it_lacks(out: Path) 
     assert not working_directory(out).exists()
 
 
-def test_other_vectors_are_read_from_the_start(out: Path) -> None:
+def test_other_vectors_are_read_from_the_start(out):
     with pytest.raises(ConnectionError):
         adopt(Failing(15), out)
     adopt(vectors_of(7), out)
@@ -210,9 +208,7 @@ def test_other_vectors_are_read_from_the_start(out: Path) -> None:
 
 @pytest.mark.parametrize("overwrite", [False, True])
 @pytest.mark.parametrize("changed", ["texts", "ids", "fields", "parquet", "memory"])
-def test_a_run_after_a_fault_reads_what_changed_since(
-    out: Path, tmp_path: Path, changed: str, overwrite: bool
-) -> None:
+def test_a_run_after_a_fault_reads_what_changed_since(out, tmp_path, changed, overwrite):
     rows, vectors = rows_of(6), vectors_of(6)
     again = [{"id": f"new{n}", "text": f"other {n}", "body": f"body {n}"} for n in range(6)]
     np.save(tmp_path / "v.npy", vectors)
@@ -255,8 +251,8 @@ def test_a_run_after_a_fault_reads_what_changed_since(
 
 @pytest.mark.parametrize("changed", ["nothing", "texts", "fields", "overwrite"])
 def test_only_an_interrupted_run_of_the_same_files_and_options_is_gone_on_with(
-    out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
-) -> None:
+    out, tmp_path, monkeypatch, changed
+):
     rows = [{**row, "body": f"body of {row['id']}"} for row in rows_of(6)]
     np.save(tmp_path / "v.npy", vectors_of(6))
     texts = tmp_path / "t.jsonl"
@@ -294,7 +290,7 @@ def interrupted(_: Adopted) -> list[str]:
     raise KeyboardInterrupt
 
 
-def test_rows_whose_texts_changed_in_a_source_are_read_from_the_start(out: Path) -> None:
+def test_rows_whose_texts_changed_in_a_source_are_read_from_the_start(out):
     with pytest.raises(ConnectionError):
         adopt(Failing(15), out)
     source = Failing(None, "r-new")
@@ -303,7 +299,7 @@ def test_rows_whose_texts_changed_in_a_source_are_read_from_the_start(out: Path)
     assert contents_of(out)[3][0] == "r-new"
 
 
-def test_an_id_that_comes_twice_is_refused_with_its_row(out: Path) -> None:
+def test_an_id_that_comes_twice_is_refused_with_its_row(out):
     with pytest.raises(CollectionError, match=r"row 21: the id 'r3' came before.*document_field"):
         adopt(Failing(None, "r3"), out)
     assert not out.exists()
@@ -317,9 +313,7 @@ def passage(start: int, number: int = 0) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_passages_that_are_far_apart_are_joined_and_take_no_memory(
-    out: Path, tmp_path: Path
-) -> None:
+def test_passages_that_are_far_apart_are_joined_and_take_no_memory(out, tmp_path):
     rows = [passage(0), passage(300_000_000, 1)]
     tracemalloc.start()
     try:
@@ -343,8 +337,8 @@ def test_passages_that_are_far_apart_are_joined_and_take_no_memory(
     ],
 )
 def test_a_place_that_no_database_takes_is_refused_with_its_row(
-    row: dict[str, Any], settings: dict[str, str], problem: str, out: Path, tmp_path: Path
-) -> None:
+    row, settings, problem, out, tmp_path
+):
     first = {**row, "p": 1} if settings else passage(0)
     file = write_lines(tmp_path / "v.jsonl", [first, row], vectors_of(2))
     with pytest.raises(CollectionError, match=problem):
@@ -352,9 +346,7 @@ def test_a_place_that_no_database_takes_is_refused_with_its_row(
     assert not out.exists()
 
 
-def test_texts_that_no_vector_takes_are_counted_and_missing_ones_are_noticed_first(
-    out: Path, tmp_path: Path
-) -> None:
+def test_texts_that_no_vector_takes_are_counted_and_missing_ones_are_noticed_first(out, tmp_path):
     file = write_lines(tmp_path / "v.jsonl", [{"id": "r4"}, {"id": "r0"}], vectors_of(2))
     texts = tmp_path / "t.jsonl"
     texts.write_text("".join(json.dumps(row) + "\n" for row in rows_of(5)))
@@ -371,7 +363,7 @@ def test_texts_that_no_vector_takes_are_counted_and_missing_ones_are_noticed_fir
     assert "Reading vectors" not in result.output
 
 
-def test_a_text_of_another_name_is_asked_for(out: Path, tmp_path: Path) -> None:
+def test_a_text_of_another_name_is_asked_for(out, tmp_path):
     rows = [
         {"id": f"r{n}", "title": "Lava", "body": "It is hot.", "url": "x", "n": n} for n in range(3)
     ]
@@ -394,32 +386,28 @@ def test_a_text_of_another_name_is_asked_for(out: Path, tmp_path: Path) -> None:
         (["--precision", "int8"], "--precision (in Python precision) is for texts that"),
     ],
 )
-def test_options_that_would_change_nothing_are_refused(
-    options: list[Any], problem: str, out: Path, tmp_path: Path
-) -> None:
+def test_options_that_would_change_nothing_are_refused(options, problem, out, tmp_path):
     file = write_lines(tmp_path / "v.jsonl", rows_of(3), vectors_of(3))
     assert problem in refusal(swiftlet("adopt", file, "--out", out, *options))
 
 
-def test_an_index_object_of_faiss_is_asked_for_as_a_file(out: Path) -> None:
+def test_an_index_object_of_faiss_is_asked_for_as_a_file(out):
     with pytest.raises(InvalidArgumentError, match=r"type IndexFlat.* by faiss\.write_index"):
         adopt(faiss.IndexFlatIP(8), out)  # type: ignore[arg-type]
 
 
-def test_a_table_without_ids_says_how_they_are_given(out: Path, tmp_path: Path) -> None:
+def test_a_table_without_ids_says_how_they_are_given(out, tmp_path):
     file = write_lines(tmp_path / "v.jsonl", [{"text": "Lava."}], vectors_of(1))
     with pytest.raises(CollectionError, match=r"row 1: there is no id: .*--id-field .* and --ids"):
         adopt(file, out)
 
 
-def test_only_a_faiss_file_is_served_as_it_is(out: Path) -> None:
+def test_only_a_faiss_file_is_served_as_it_is(out):
     with pytest.raises(InvalidArgumentError, match="no FAISS file"):
         adopt(vectors_of(9), out, as_is=True)
 
 
-def test_cosines_are_served_from_a_faiss_file_only_if_its_vectors_have_the_length_1(
-    out: Path, tmp_path: Path
-) -> None:
+def test_cosines_are_served_from_a_faiss_file_only_if_its_vectors_have_the_length_1(out, tmp_path):
     for name, factor in {"long": 3, "near": 1.05}.items():
         index = faiss.IndexFlatIP(8)
         index.add(vectors_of(9) * np.where(np.arange(9) == 6, factor, 1)[:, None])
@@ -435,9 +423,7 @@ def test_cosines_are_served_from_a_faiss_file_only_if_its_vectors_have_the_lengt
     assert (near.normalised, near.details["engine"]) == (True, "faiss-file")
 
 
-def test_a_resumed_reading_of_rows_that_nobody_counted_says_how_many_there_were(
-    out: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_resumed_reading_of_rows_that_nobody_counted_says_how_many_there_were(out, capsys):
     for fails_at in (15, None):
         source = Failing(fails_at)
         source.num_rows = None
@@ -448,7 +434,7 @@ def test_a_resumed_reading_of_rows_that_nobody_counted_says_how_many_there_were(
     assert "read before" not in said
 
 
-def test_a_build_takes_embeddings_in_place_of_an_encoder(out: Path, tmp_path: Path) -> None:
+def test_a_build_takes_embeddings_in_place_of_an_encoder(out, tmp_path):
     rows, vectors = rows_of(5), vectors_of(5)
     file = write_lines(tmp_path / "v.jsonl", rows, vectors)
     held = [{**row, "vector": vector} for row, vector in zip(rows, vectors, strict=True)]
@@ -465,7 +451,7 @@ def test_a_build_takes_embeddings_in_place_of_an_encoder(out: Path, tmp_path: Pa
             build(corpus, out, embeddings=embeddings, overwrite=True)
 
 
-def test_the_commands_adopt_add_and_search(tmp_path: Path) -> None:
+def test_the_commands_adopt_add_and_search(tmp_path):
     rows, vectors, out = rows_of(6), vectors_of(6), tmp_path / "index"
     np.save(tmp_path / "v.npy", vectors[:5])
     (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[:5]))
@@ -485,9 +471,7 @@ def test_the_commands_adopt_add_and_search(tmp_path: Path) -> None:
     assert 'its vector in the field "embedding"' in refused.output
 
 
-def test_vectors_that_hardly_compress_are_said_to_need_finer_codes(
-    out: Path, tmp_path: Path
-) -> None:
+def test_vectors_that_hardly_compress_are_said_to_need_finer_codes(out, tmp_path):
     np.save(tmp_path / "noise.npy", vectors_of(300, 48))
     coded = swiftlet("adopt", tmp_path / "noise.npy", "--out", out, "--factory", "PQ2x4")
     assert coded.exit_code == 0, coded.output

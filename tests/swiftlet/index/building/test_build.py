@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from swiftlet.encoders import DEFAULT_ENCODER
+from swiftlet.encoders import DEFAULT_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.errors import (
     ArtefactError,
     CollectionError,
@@ -51,13 +51,13 @@ class Listener:
 
 
 @pytest.fixture
-def short_documents(small_documents: list[Document]) -> list[Document]:
+def short_documents(small_documents) -> list[Document]:
     """Thirty-six documents of one passage each."""
     return [document for document in small_documents if document.metadata["length"] in (1, 2, 3)]
 
 
 @pytest.fixture
-def out(tmp_path: Path) -> Path:
+def out(tmp_path) -> Path:
     return tmp_path / "index"
 
 
@@ -176,7 +176,7 @@ def test_truncating_encodes_the_beginning_of_each_document_even_of_ten_megabytes
 @pytest.mark.parametrize("factory", ["SQ8", "IVF4,Flat", "IVF4,PQ192x4fs,Refine(SQ8)", "HNSW16"])
 def test_any_supported_index_type_can_be_chosen(short_documents, out, factory):
     settings = BuildSettings(factory=factory, threads=1)
-    manifest = build_index(short_documents, DEFAULT_ENCODER, out, settings)
+    manifest = build_index(short_documents, LOOKUP_QUERY_ENCODER, out, settings)
     assert manifest.details["factory"] == factory
     assert manifest.details["recall"]["recall@10"] >= 0.9
     assert len(found(out, "How do glaciers move?", 1000)) == 36
@@ -196,12 +196,12 @@ def test_an_index_type_that_cannot_hold_this_corpus_is_refused_but_nothing_is_en
 ):
     settings = BuildSettings(factory=factory, threads=1)
     with pytest.raises(InvalidArgumentError, match=problem):
-        build_index(short_documents, DEFAULT_ENCODER, out, settings)
+        build_index(short_documents, LOOKUP_QUERY_ENCODER, out, settings)
     assert not out.exists()
     left = sorted(path.name for path in working_directory(out).iterdir())
     assert left == ["build.json", "embeddings.f32", "hashes.u64", "lock"]
     listener = Listener()
-    manifest = build_index(short_documents, DEFAULT_ENCODER, out, progress=listener)
+    manifest = build_index(short_documents, LOOKUP_QUERY_ENCODER, out, progress=listener)
     assert listener.encoded_before() == manifest.details["num_passages"] == 36
     assert found(out, "How do glaciers move?")[0].startswith("glacier")
     assert [*out.parent.iterdir()] == [out]

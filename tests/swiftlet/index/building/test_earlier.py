@@ -31,7 +31,7 @@ def build(out: Path, texts: dict[str, str], **options) -> list[str]:
 
 
 @pytest.fixture
-def out(tmp_path: Path) -> Path:
+def out(tmp_path) -> Path:
     assert build(tmp_path / "index", TEXTS) == []
     return tmp_path / "index"
 

@@ -1,5 +1,3 @@
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -11,7 +9,7 @@ from tests.number_encoder import Numbers, numbers
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> EmbeddingsFile:
+def file(tmp_path) -> EmbeddingsFile:
     return EmbeddingsFile(tmp_path / "embeddings.f32", 3)
 
 

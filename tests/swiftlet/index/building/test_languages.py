@@ -16,7 +16,7 @@ ENGLISH = "The painted houses along the old street were admired by all the neigh
 
 
 @pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache(tmp_path, monkeypatch) -> Path:
     """The user's folder of encoders, which is empty."""
     monkeypatch.setenv("XDG_CACHE_HOME", f"{tmp_path}")
     folder = tmp_path / "swiftlet" / "encoders"

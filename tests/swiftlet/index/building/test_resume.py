@@ -14,7 +14,6 @@ from time import sleep
 import pytest
 
 from swiftlet.encoders import DEFAULT_ENCODER
-from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.index.building.build import build_index
 from swiftlet.manifest import Manifest, load_manifest
 from swiftlet.publication import working_directory
@@ -86,7 +85,7 @@ class Build:
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory, shipped_encoder: OnnxEncoder) -> Path:
+def corpus(tmp_path_factory, shipped_encoder) -> Path:
     vocabulary = [word for word in WORDS.split() if shipped_encoder.tokenizer.count(word) == 1]
     choice = random.Random(0)
     path = tmp_path_factory.mktemp("corpus") / "corpus.jsonl"
@@ -98,7 +97,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory, shipped_encoder: OnnxEncode
 
 
 @pytest.fixture
-def earlier(tmp_path: Path) -> Manifest:
+def earlier(tmp_path) -> Manifest:
     """An existing index at the path of the next build."""
     return build_index(
         [Document("earlier", "An index that was there before.")],
@@ -108,7 +107,7 @@ def earlier(tmp_path: Path) -> Manifest:
 
 
 @pytest.fixture
-def out(tmp_path: Path, earlier: Manifest) -> Path:
+def out(tmp_path, earlier) -> Path:
     return tmp_path / "index"
 
 

@@ -38,12 +38,12 @@ def write_corpus(path: Path, count: int) -> Path:
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def corpus(tmp_path_factory) -> Path:
     return write_corpus(tmp_path_factory.mktemp("corpus") / "corpus.jsonl", 23)
 
 
 @pytest.fixture(scope="module")
-def shards(corpus: Path) -> Path:
+def shards(corpus) -> Path:
     """A folder of three shards; read only."""
     folder = corpus.parent / "shards"
     for number in (1, 2, 3):
@@ -51,9 +51,7 @@ def shards(corpus: Path) -> Path:
     return folder
 
 
-def test_shards_make_the_index_that_the_corpus_makes(
-    corpus: Path, shards: Path, tmp_path: Path
-) -> None:
+def test_shards_make_the_index_that_the_corpus_makes(corpus, shards, tmp_path):
     whole = swiftlet.build(corpus, tmp_path / "whole", facets=["number"], **OPTIONS)
     options = ("--from-shards", shards, "--facet", "number", "--encoder", DEFAULT_QUERY_ENCODER)
     result = command("index", *options, "--out", tmp_path / "together")
@@ -73,7 +71,7 @@ def test_shards_make_the_index_that_the_corpus_makes(
             assert [hit.score for hit in found] == pytest.approx(scores, abs=1e-5)
 
 
-def test_half_precision_takes_half_and_finds_the_same(corpus: Path, tmp_path: Path) -> None:
+def test_half_precision_takes_half_and_finds_the_same(corpus, tmp_path):
     for half in (False, True):
         swiftlet.encode(corpus, tmp_path / f"{half}", shard=(1, 1), half=half, **OPTIONS)
     exact, rounded = (np.load(tmp_path / f"{half}" / "embeddings.npy") for half in (False, True))
@@ -85,7 +83,7 @@ def test_half_precision_takes_half_and_finds_the_same(corpus: Path, tmp_path: Pa
 
 
 @pytest.mark.check
-def test_a_shard_that_was_killed_goes_on(tmp_path: Path) -> None:
+def test_a_shard_that_was_killed_goes_on(tmp_path):
     corpus, out = write_corpus(tmp_path / "corpus.jsonl", 2000), tmp_path / "shard"
     words = ["encode", corpus, "--shard", "1/2", "--out", out, "--threads", "1"]
     process = subprocess.Popen([sys.executable, "-m", "swiftlet", *map(str, words)])
@@ -106,9 +104,7 @@ def test_a_shard_that_was_killed_goes_on(tmp_path: Path) -> None:
     assert not embeddings.exists()
 
 
-def test_shards_that_do_not_belong_together_are_refused(
-    corpus: Path, shards: Path, tmp_path: Path
-) -> None:
+def test_shards_that_do_not_belong_together_are_refused(corpus, shards, tmp_path):
     others = {
         "corpora": (write_corpus(tmp_path / "other.jsonl", 22), (3, 3), OPTIONS),
         "ways to split documents": (corpus, (3, 3), OPTIONS | {"passage_tokens": 40}),
@@ -133,7 +129,7 @@ def test_shards_that_do_not_belong_together_are_refused(
     assert not (tmp_path / "index").exists()
 
 
-def test_an_altered_shard_is_refused(corpus: Path, tmp_path: Path) -> None:
+def test_an_altered_shard_is_refused(corpus, tmp_path):
     swiftlet.encode(corpus, tmp_path / "shard", shard=(1, 1), **OPTIONS)
     with (tmp_path / "shard" / "embeddings.npy").open("r+b") as file:
         file.seek(200)
@@ -142,9 +138,7 @@ def test_an_altered_shard_is_refused(corpus: Path, tmp_path: Path) -> None:
         swiftlet.Shards([tmp_path])
 
 
-def test_bad_arguments_are_refused_in_one_sentence(
-    corpus: Path, shards: Path, tmp_path: Path
-) -> None:
+def test_bad_arguments_are_refused_in_one_sentence(corpus, shards, tmp_path):
     for shard, sentence in (
         ("2", "--shard is '2', but one such as 2/8 is expected"),
         ("0/3", "there is no shard 0/3: name one of 1/3 to 3/3"),
@@ -164,7 +158,7 @@ def test_bad_arguments_are_refused_in_one_sentence(
 
 
 @pytest.mark.check
-def test_schedulers_number_the_shards(corpus: Path, tmp_path: Path) -> None:
+def test_schedulers_number_the_shards(corpus, tmp_path):
     script = Path(__file__).parents[4] / "deploy" / "shards" / "encode.sh"
     programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     words = [script, corpus, tmp_path / "shards", "3", "--encoder", DEFAULT_QUERY_ENCODER]

@@ -56,14 +56,14 @@ def documents(numbers: Sequence[int], seed: int = 0) -> list[Document]:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built(tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("built") / "index"
     build_index(documents(range(0, 120, 2)), LOOKUP_QUERY_ENCODER, out)
     return out
 
 
 @pytest.fixture
-def searcher(index: Path) -> Iterator[Searcher]:
+def searcher(index) -> Iterator[Searcher]:
     with Searcher.open(index, LOOKUP_QUERY_ENCODER) as opened:
         yield opened
 

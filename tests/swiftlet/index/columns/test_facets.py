@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 from swiftlet.errors import FilterError
 from swiftlet.index.columns.columns import Columns, parse_date, write_columns
 from swiftlet.index.columns.facets import MOST_FACET_VALUES, facet_values
-from swiftlet.search.searcher import Searcher
-from swiftlet.types import Document
 from tests.service.conftest import with_encoder
 
 SCALARS = st.booleans() | st.integers(-3, 60) | st.floats(width=16) | st.text("ab", max_size=2)
@@ -72,8 +70,8 @@ def test_at_most_fifty_values_are_counted_and_ties_are_in_their_order(tmp_path):
 
 
 def test_a_searcher_counts_its_facets_for_all_documents_and_for_some(
-    small_searcher: Searcher, small_documents: list[Document]
-) -> None:
+    small_searcher, small_documents
+):
     assert small_searcher.facet_fields == ("topic", "length")
     assert small_searcher.fields == ("length", "topic")
     topics = sorted({document.metadata["topic"] for document in small_documents})
@@ -92,6 +90,6 @@ def test_a_searcher_counts_its_facets_for_all_documents_and_for_some(
         small_searcher.facets("topic")
 
 
-def test_an_index_of_an_earlier_version_has_no_facets(small_searcher: Searcher) -> None:
+def test_an_index_of_an_earlier_version_has_no_facets(small_searcher):
     older = with_encoder(small_searcher, small_searcher.encoder)
     assert (older.facet_fields, older.fields, older.facets()) == ((), (), {})

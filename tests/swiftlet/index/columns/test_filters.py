@@ -3,13 +3,12 @@
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from itertools import product
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swiftlet.encoders import LOOKUP_QUERY_ENCODER
@@ -41,7 +40,7 @@ METADATA: list[dict[str, Any]] = [
 
 
 @pytest.fixture(scope="module")
-def columns(tmp_path_factory: pytest.TempPathFactory) -> Columns:
+def columns(tmp_path_factory) -> Columns:
     return columns_of(tmp_path_factory.mktemp("filters") / "columns", METADATA)
 
 
@@ -165,6 +164,7 @@ INTEGERS = st.integers() | st.builds(
 )  # fmt: skip
 
 
+@settings(max_examples=30)
 @given(st.lists(st.floats(allow_nan=False) | INTEGERS, min_size=1, max_size=30), st.data())
 def test_ranges_follow_the_order_of_numbers(tmp_path_factory, values, data):
     columns = columns_of(
@@ -207,7 +207,7 @@ WORDS = [f"w{number}" for number in range(400)]
 
 
 @pytest.fixture(scope="module")
-def open_searcher(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Searcher]]:
+def open_searcher(tmp_path_factory) -> Iterator[Callable[..., Searcher]]:
     """Searchers over the same documents, of up to three passages, by the type of index."""
     random = np.random.default_rng(0)
     shares = 1 / np.arange(1, len(WORDS) + 1)
@@ -243,18 +243,23 @@ def open_searcher(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable
 FACTORIES = ["Flat", None, "PCAR192,IVF64,PQ64x4fs,Refine(SQ8)", "PQ192x4fs,Refine(SQfp16)", "SQ8"]
 
 
-# Words do not depend on the factory.
+# Words do not depend on the factory, and a hybrid search asks the index as a dense one does.
 @pytest.mark.parametrize(
-    ("factory", "mode"), [*product(FACTORIES, ("hybrid", "dense")), (None, "lexical")]
+    ("factory", "mode"),
+    [
+        *((factory, "dense") for factory in FACTORIES),
+        *((factory, "hybrid") for factory in FACTORIES[:3]),
+        (None, "lexical"),
+    ],
 )
 def test_a_search_finds_as_many_documents_as_there_are(open_searcher, factory, mode):
     searcher = open_searcher(factory)
     found = []
-    for query in ("w1 w5 w30", "w200", "w0"):
+    for query in ("w1 w5 w30", "w200"):
         whole = searcher.search(query, DOCUMENTS, mode=mode).hits
-        for share in (1.1, 0.9, 0.5, 0.1, 0.01, 0.001, 0.0):
+        for share in (1.1, 0.1, 0.01, 0.0):
             allowed = [hit for hit in whole if hit.metadata["share"] < share]
-            for top_k in (1, 10, 100):
+            for top_k in (1, 100):
                 hits = searcher.search(
                     query, top_k, mode=mode, filter={"share": {"lt": share}}
                 ).hits
@@ -299,9 +304,11 @@ def test_an_index_without_columns_refuses_filters_only(open_searcher):
         older.search("w1", filter={"common": "no"})
 
 
-@pytest.mark.parametrize("factory", ["Flat", None])
-@pytest.mark.parametrize("mode", ["hybrid", "dense", "lexical"])
-@pytest.mark.parametrize(("top_k", "group_size"), [(1, 1), (3, 5), (20, 3), (1000, 2)])
+@pytest.mark.parametrize(
+    ("factory", "mode"),
+    [("Flat", "hybrid"), ("Flat", "dense"), ("Flat", "lexical"), (None, "hybrid")],
+)
+@pytest.mark.parametrize(("top_k", "group_size"), [(1, 1), (3, 5), (1000, 2)])
 def test_groups_have_their_best_documents(open_searcher, factory, mode, top_k, group_size):
     searcher = open_searcher(factory)
     for query, allowed in (("w1 w5 w30", {}), ("w200", {"share": {"lt": 0.1}})):
@@ -339,12 +346,10 @@ def test_a_field_that_cannot_group_is_refused_by_name(open_searcher):
 @pytest.mark.parametrize(
     "name", ["f" * 400_000, "." * 40_000, "a.b" * 100_000, "c" * 511], ids="f.ac"
 )
-def test_values_of_fields_with_long_names_take_little_memory(
-    name: str, peak_megabytes: Callable[[Callable[[], object]], float]
-) -> None:
-    inner = {f"{number}": number for number in range(1_500)}
+def test_values_of_fields_with_long_names_take_little_memory(name, peak_megabytes):
+    inner = {f"{number}": number for number in range(400)}
     made: list[Columns] = []
-    # The names of all values together have 600 megabytes.
+    # The names of all values together have 160 megabytes.
     assert peak_megabytes(lambda: made.append(Columns.of([{name: inner, "x": {name: 1}}]))) < 60
     for path, value in ((f"{name}.7", 7), (f"x.{name}", 1)):
         tree = parse_filter({path: value})

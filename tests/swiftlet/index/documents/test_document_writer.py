@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.errors import CollectionError, StorageError
 from swiftlet.index.documents.passages import PassageSplitter, encoder_text
 from swiftlet.index.documents.store import DocumentStore
@@ -15,12 +14,12 @@ from swiftlet.types import Document
 
 
 @pytest.fixture(scope="module")
-def splitter(shipped_encoder: OnnxEncoder) -> PassageSplitter:
+def splitter(shipped_encoder) -> PassageSplitter:
     return PassageSplitter(shipped_encoder.tokenizer, 16, 4)
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path) -> Path:
     return tmp_path / "documents.sqlite"
 
 

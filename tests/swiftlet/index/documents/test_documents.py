@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.errors import CorruptIndexError, UnknownDocumentError, shown
 from swiftlet.index.documents.passages import PassageSplitter
 from swiftlet.index.documents.store import DocumentStore
@@ -23,7 +22,7 @@ DOCUMENTS = [
 
 
 @pytest.fixture(scope="module")
-def store(shipped_encoder: OnnxEncoder, tmp_path_factory: pytest.TempPathFactory) -> DocumentStore:
+def store(shipped_encoder, tmp_path_factory) -> DocumentStore:
     path = tmp_path_factory.mktemp("store") / "a #?% place.sqlite"
     splitter = PassageSplitter(shipped_encoder.tokenizer, 128, 16)
     write_documents(path, DOCUMENTS, splitter, Silence())
@@ -109,9 +108,7 @@ def test_a_file_that_is_no_document_store_is_refused_by_name(tmp_path, content):
     assert content is not None or not path.exists()
 
 
-def test_a_replaced_file_changes_nothing_for_as_many_readers_as_were_announced(
-    store: DocumentStore, tmp_path: Path
-) -> None:
+def test_a_replaced_file_changes_nothing_for_as_many_readers_as_were_announced(store, tmp_path):
     path = tmp_path / "store.sqlite"
     path.write_bytes(store._path.read_bytes())
     opened = DocumentStore(path, readers=3)

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.encoders.tokenizer import Tokenizer
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.index.documents.passages import (
@@ -59,7 +58,7 @@ DOCUMENTS = st.builds(
 
 
 @pytest.fixture(scope="module")
-def tokenizer(shipped_encoder: OnnxEncoder) -> Tokenizer:
+def tokenizer(shipped_encoder) -> Tokenizer:
     return shipped_encoder.tokenizer
 
 

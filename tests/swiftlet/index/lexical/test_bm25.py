@@ -18,7 +18,7 @@ QUERIES = ["w3 w5.a0 w3", "w1 w2 w777", "w10.a3 w12", "unknown w9", "unknown", "
 
 @given(st.integers(0, 10**6), st.sampled_from(["english", "none"]))
 @settings(max_examples=20)
-def test_products_are_the_scores_of_tantivy(seed: int, language: str) -> None:
+def test_products_are_the_scores_of_tantivy(seed, language):
     random = np.random.default_rng(seed)
     words = (random.zipf(1.3, int(random.integers(0, 900))) % 10_000 for _ in range(60))
     texts = [" ".join(f"w{n}.a{n % 7}" if n % 5 == 0 else f"w{n}" for n in each) for each in words]

@@ -25,7 +25,7 @@ def opened(folder: Path, texts: list[str], language: str = "none") -> LexicalInd
 
 @given(st.integers(0, 10**6), st.sampled_from(["english", "none", "german", "english,german"]))
 @settings(max_examples=20)
-def test_scores_are_those_of_tantivy_to_five_digits(seed: int, language: str) -> None:
+def test_scores_are_those_of_tantivy_to_five_digits(seed, language):
     random = np.random.default_rng(seed)
     words = (random.zipf(1.3, int(random.integers(0, 900))) % 10_000 for _ in range(60))
     texts = [" ".join(f"w{n}.a{n % 7}" if n % 5 == 0 else f"w{n}" for n in each) for each in words]
@@ -50,13 +50,13 @@ def test_scores_are_those_of_tantivy_to_five_digits(seed: int, language: str) ->
     st.lists(st.sampled_from([0.0, 0.5, 2.0]) | st.floats(0, 1), max_size=300),
     st.integers(1, 20) | st.integers(1, 400),
 )
-def test_the_best_rows_are_the_first_of_all_in_order(scores: list[float], most: int) -> None:
+def test_the_best_rows_are_the_first_of_all_in_order(scores, most):
     order = sorted((-score, row) for row, score in enumerate(scores) if score > 0)
     found = best_rows(np.array(scores, np.float64), most)
     assert found.tolist() == [row for _, row in order[:most]]
 
 
-def test_an_index_of_before_has_no_postings_and_finds_the_same(tmp_path: Path) -> None:
+def test_an_index_of_before_has_no_postings_and_finds_the_same(tmp_path):
     index = opened(tmp_path / "words", TEXTS)
     for name in FILES:
         (tmp_path / "words" / name).unlink()
@@ -68,7 +68,7 @@ def test_an_index_of_before_has_no_postings_and_finds_the_same(tmp_path: Path) -
         np.testing.assert_allclose(scores, expected, rtol=1e-5)
 
 
-def test_postings_that_the_manifest_does_not_list_are_not_read(tmp_path: Path) -> None:
+def test_postings_that_the_manifest_does_not_list_are_not_read(tmp_path):
     opened(tmp_path / "words", TEXTS)
     names = [each.name for each in (tmp_path / "words").iterdir() if each.name != FILES[2]]
     assert LexicalIndex.open(tmp_path / "words", "none", names=names).postings is None
@@ -86,16 +86,14 @@ def test_postings_that_the_manifest_does_not_list_are_not_read(tmp_path: Path) -
         (FILES[3], np.array([0.5, 0.5, 0.5, 0.5, np.nan], "<f4")),
     ],
 )
-def test_postings_that_do_not_belong_together_are_refused(
-    tmp_path: Path, name: str, array: np.ndarray
-) -> None:
+def test_postings_that_do_not_belong_together_are_refused(tmp_path, name, array):
     opened(tmp_path / "words", TEXTS)
     save_array(tmp_path / "words" / name, array)
     with pytest.raises(CorruptIndexError, match="postings do not belong together"):
         LexicalIndex.open(tmp_path / "words", "none")
 
 
-def test_more_passages_than_rows_have_numbers_get_no_postings(tmp_path: Path) -> None:
+def test_more_passages_than_rows_have_numbers_get_no_postings(tmp_path):
     writer = PostingsWriter()
     for _ in range(MOST_ROWS + 1):
         writer.add(["tea"])

@@ -2,7 +2,6 @@
 
 import sqlite3
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -30,7 +29,7 @@ MakeTitles = Callable[[Sequence[str]], TitleIndex]
 
 
 @pytest.fixture
-def make_titles(tmp_path: Path) -> MakeTitles:
+def make_titles(tmp_path) -> MakeTitles:
     def make(titles: Sequence[str]) -> TitleIndex:
         path = tmp_path / "documents.sqlite"
         with sqlite3.connect(path) as connection:
@@ -76,13 +75,11 @@ def test_titles_are_found_that_were_committed_one_at_a_time(make_titles, monkeyp
         ("?!", []),
     ],
 )
-def test_titles_have_the_typed_words_but_for_one_error_each(
-    make_titles: MakeTitles, text: str, expected: list[str]
-) -> None:
+def test_titles_have_the_typed_words_but_for_one_error_each(make_titles, text, expected):
     assert found(make_titles(TITLES), text) == expected
 
 
-def test_what_was_typed_is_marked_in_characters(make_titles: MakeTitles) -> None:
+def test_what_was_typed_is_marked_in_characters(make_titles):
     titles = make_titles(["🌋 The Volcanoes of Iceland", "Crème brûlée"])
     (one,) = titles.find("voclanoes icel", 8)
     assert [one.title[start:end] for start, end in one.highlights] == ["Volcanoes", "Icel"]
@@ -90,23 +87,19 @@ def test_what_was_typed_is_marked_in_characters(make_titles: MakeTitles) -> None
     assert [other.title[start:end] for start, end in other.highlights] == ["brûlé"]
 
 
-def test_a_title_that_many_documents_have_is_offered_once_and_hides_no_other(
-    make_titles: MakeTitles,
-) -> None:
+def test_a_title_that_many_documents_have_is_offered_once_and_hides_no_other(make_titles):
     titles = make_titles([*["Page"] * 250, "page ", *["Pages"] * 120, "A page", "Paged"])
     assert found(titles, "page") == ["Page", "Paged", "Pages", "A page"]
     assert titles.find("page", 1)[0][:2] == ("d0", "Page")
 
 
-def test_titles_that_begin_with_the_text_come_before_hundreds_that_do_not(
-    make_titles: MakeTitles,
-) -> None:
+def test_titles_that_begin_with_the_text_come_before_hundreds_that_do_not(make_titles):
     titles = make_titles([*(f"{number} sea" for number in range(300)), "Sea salt"])
     assert found(titles, "sea", 1) == ["Sea salt"]
     assert len(found(titles, "sea", 20)) == 20
 
 
-def test_titles_follow_the_changes_of_the_index(make_titles: MakeTitles) -> None:
+def test_titles_follow_the_changes_of_the_index(make_titles):
     titles = make_titles(["Volcano", "Glacier", "Harbour"])
     titles.follow({"d0": None, "d1": Document("d1", "", "Volcanology")})
     assert (found(titles, "volcano"), found(titles, "glacier")) == (["Volcanology"], [])
@@ -129,7 +122,7 @@ def distance(one: str, other: str) -> int:
     return rows[-1][-1]
 
 
-def test_the_index_and_the_marks_allow_the_same_errors(make_titles: MakeTitles) -> None:
+def test_the_index_and_the_marks_allow_the_same_errors(make_titles):
     random = Random(0)
     words = ["".join(random.choices("abc", k=random.randint(1, 7))) for _ in range(80)]
     titles = make_titles(words)
@@ -148,14 +141,12 @@ def test_the_index_and_the_marks_allow_the_same_errors(make_titles: MakeTitles) 
 
 
 @pytest.mark.parametrize("other", ["Oil {} crisis of the year", "Oil crisis {}"])
-def test_a_title_that_is_the_text_comes_first_however_many_are_like_it(
-    make_titles: MakeTitles, other: str
-) -> None:
+def test_a_title_that_is_the_text_comes_first_however_many_are_like_it(make_titles, other):
     titles = make_titles([*(other.format(number) for number in range(150)), "Oil crisis"])
     assert found(titles, "oil crisis", 1) == ["Oil crisis"]
 
 
-def test_long_titles_are_highlighted_at_their_beginning(make_titles: MakeTitles) -> None:
+def test_long_titles_are_highlighted_at_their_beginning(make_titles):
     (suggestion,) = make_titles(["Zebra " + "ab cd " * 1600]).find("cd " * 60, 8)
     assert 0 < len(suggestion.highlights) <= 50
     assert suggestion.highlights[0] == (9, 11)
@@ -175,18 +166,16 @@ def test_long_titles_are_highlighted_at_their_beginning(make_titles: MakeTitles)
         ("\u1112\u1161\u11ab\u1100\u116e", "\ud55c\uad6c", "\u1112\u1161\u11ab\u1100\u116e"),
     ],
 )  # fmt: skip
-def test_titles_are_found_and_marked_in_any_form_of_unicode(
-    make_titles: MakeTitles, title: str, typed: str, marked: str
-) -> None:
+def test_titles_are_found_and_marked_in_any_form_of_unicode(make_titles, title, typed, marked):
     (one,) = make_titles([title, "Something else"]).find(typed, 8)
     assert one.title == title
     assert "".join(title[start:end] for start, end in one.highlights) == marked
 
 
-def test_titles_that_differ_in_their_form_alone_are_one(make_titles: MakeTitles) -> None:
+def test_titles_that_differ_in_their_form_alone_are_one(make_titles):
     assert found(make_titles(["M\u00fcller", "Mu\u0308ller"]), "muller") == ["M\u00fcller"]
 
 
-def test_of_a_long_title_the_beginning_is_suggested(make_titles: MakeTitles) -> None:
+def test_of_a_long_title_the_beginning_is_suggested(make_titles):
     title = "Volcano " + "lava " * 400_000
     assert found(make_titles([title]), "volc") == [title[:LONGEST_TITLE]]

@@ -43,15 +43,13 @@ def without_some(word: str, kept: int) -> str:
     )
 
 
-def test_every_language_has_words_with_accents() -> None:
+def test_every_language_has_words_with_accents():
     assert WORDS.keys() == {*LANGUAGES} - {*PIECES}
     assert all(len({*words}) >= 10 for words in WORDS.values())
 
 
 @given(st.sampled_from(sorted(WORDS)), st.data())
-def test_a_word_is_found_by_any_mix_of_its_accents_and_forms(
-    language: str, data: st.DataObject
-) -> None:
+def test_a_word_is_found_by_any_mix_of_its_accents_and_forms(language, data):
     word = data.draw(st.sampled_from(WORDS[language]))
     mixes, forms = st.integers(0, 2**16 - 1), st.sampled_from(FORMS)
     spelled = [
@@ -64,7 +62,7 @@ def test_a_word_is_found_by_any_mix_of_its_accents_and_forms(
 
 
 @pytest.mark.parametrize("language", ["none", "english", "french"])
-def test_every_letter_is_found_in_its_other_canonical_form(language: str) -> None:
+def test_every_letter_is_found_in_its_other_canonical_form(language):
     analysis = analysis_of(language)
     for letter in LETTERS:
         other = normalize("NFD", letter)
@@ -74,28 +72,28 @@ def test_every_letter_is_found_in_its_other_canonical_form(language: str) -> Non
 
 
 @pytest.mark.parametrize("base", ["a", "о", "α", "ש", "ب"])
-def test_no_accent_of_unicode_matters(base: str) -> None:
+def test_no_accent_of_unicode_matters(base):
     analysis = analysis_of("none")
     bare = analysis.words(f"{base}{base}{base}")
     for accent in ACCENTS:
         assert analysis.words(f"{base}{base}{accent}{base}") == bare, f"U+{ord(accent):04X}"
 
 
-def test_letters_of_their_own_are_no_accents() -> None:
+def test_letters_of_their_own_are_no_accents():
     analysis = analysis_of("none")
     pairs = [("й", "и"), ("ў", "у"), ("が", "か"), ("パ", "ハ"), ("ก่", "ก"), ("क्", "क"), ("ড়", "ড")]
     for one, other in pairs:
         assert analysis.words(one) != analysis.words(other)
 
 
-def test_no_mark_of_unicode_splits_a_word() -> None:
+def test_no_mark_of_unicode_splits_a_word():
     analysis = analysis_of("none")
     for mark in MARKS:
         assert len(analysis.words(f"क{mark}क")) == 1, f"U+{ord(mark):04X}"
 
 
 @pytest.mark.parametrize("language", ["none", "english", "french"])
-def test_enclosing_marks_make_no_other_word(language: str) -> None:
+def test_enclosing_marks_make_no_other_word(language):
     analysis = analysis_of(language)
     for mark in (each for each in MARKS if unicodedata.category(each) == "Me"):
         for word in ("1", "été", "か"):
@@ -121,7 +119,7 @@ def test_enclosing_marks_make_no_other_word(language: str) -> None:
     ],
 )
 @pytest.mark.parametrize("language", ["none", "english", "french"])
-def test_thai_and_lao_are_found_in_each_spelling(language: str, spellings: tuple[str, ...]) -> None:
+def test_thai_and_lao_are_found_in_each_spelling(language, spellings):
     analysis = analysis_of(language)
     for before, after in (("", ""), ("\u0e01\u0e32\u0e23", "\u0e07\u0e32\u0e19")):
         texts = [f"{before}{each}{after}" for each in spellings]
@@ -136,7 +134,7 @@ def test_thai_and_lao_are_found_in_each_spelling(language: str, spellings: tuple
 INVISIBLES = [each for each in CHARACTERS if INVISIBLE.match(each)]
 
 
-def test_invisible_characters_are_those_of_unicode() -> None:
+def test_invisible_characters_are_those_of_unicode():
     # Format characters that are shown, or end a line of annotation, are not default-ignorable.
     shown = {
         *"\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\ufff9\ufffa\ufffb"
@@ -149,7 +147,7 @@ def test_invisible_characters_are_those_of_unicode() -> None:
 
 
 @pytest.mark.parametrize("language", ["none", "english", "spanish", "turkish"])
-def test_invisible_characters_are_left_out_of_words(language: str) -> None:
+def test_invisible_characters_are_left_out_of_words(language):
     analysis = analysis_of(language)
     for character in INVISIBLES[:400]:
         for word in ("information", "नमस्ते", "ตากลม", "café", "a_b"):
@@ -160,7 +158,7 @@ def test_invisible_characters_are_left_out_of_words(language: str) -> None:
 @pytest.mark.parametrize(
     "query", ["\u00ad", "\u200b\u200c\u200d", " \ufeff\t", "\u2060\ufe0f", "\U000e0041"]
 )
-def test_a_query_of_invisible_characters_is_blank(query: str) -> None:
+def test_a_query_of_invisible_characters_is_blank(query):
     with pytest.raises(QueryError, match="the query is empty"):
         check_query(query)
 
@@ -173,12 +171,12 @@ def test_a_query_of_invisible_characters_is_blank(query: str) -> None:
         ("𝑡ℎ𝑒", "the"), ("𝔄ℑℨ", "AIZ"), ("𝓗ℯ𝓁ℓ", "Hell"), ("ℝ", "R"), ("𞸀𞸁", "اب"), ("ٵ", "اٴ"),
     ],
 )  # fmt: skip
-def test_forms_of_letters_are_the_letters(text: str, word: str) -> None:
+def test_forms_of_letters_are_the_letters(text, word):
     for language in ("none", "english"):
         assert analysis_of(language).words(text) == analysis_of(language).words(word)
 
 
-def test_what_finds_a_character_of_unicode_also_marks_it() -> None:
+def test_what_finds_a_character_of_unicode_also_marks_it():
     analysis = analysis_of("none")
     forms = (each for each in CHARACTERS if normalize("NFKC", each) != each)
     letters = [form for form in forms if any(map(str.isalnum, "".join(analysis.words(form))))]
@@ -189,11 +187,11 @@ def test_what_finds_a_character_of_unicode_also_marks_it() -> None:
 
 
 @pytest.mark.parametrize("symbol", ["™", "℠", "№", "㎏", "½", "…", "🏽", "≠", "€"])
-def test_symbols_do_not_become_parts_of_words(symbol: str) -> None:
+def test_symbols_do_not_become_parts_of_words(symbol):
     assert analysis_of("none").words(f"Name{symbol} x")[0] in ("name", f"name{symbol}".lower())
 
 
-def test_code_has_the_words_that_it_had() -> None:
+def test_code_has_the_words_that_it_had():
     sources = [*Path("swiftlet").rglob("*.py")]
     before, after = analysis_of("english", version=1), analysis_of("english")
     for source in sources:
@@ -215,14 +213,14 @@ def test_code_has_the_words_that_it_had() -> None:
         ("DİYARBAKIR", "Diyarbakır"),
     ],
 )
-def test_turkish_has_a_dotted_and_a_dotless_i(one: str, other: str) -> None:
+def test_turkish_has_a_dotted_and_a_dotless_i(one, other):
     analysis = analysis_of("turkish")
     assert analysis.words(one)[:1] == analysis.words(other)[:1]
     assert {*analysis.words(one)} & {*analysis.words(other)}
 
 
 @pytest.mark.parametrize("script", sorted(SENTENCES))
-def test_every_word_of_a_script_without_spaces_is_found(script: str) -> None:
+def test_every_word_of_a_script_without_spaces_is_found(script):
     sentences = [each.split("|") for each in SENTENCES[script]]
     texts = ["".join(each) for each in sentences]
     index = GrowingWords(analysis_of("english")).with_texts([*texts, "English beside it"])
@@ -235,7 +233,7 @@ def test_every_word_of_a_script_without_spaces_is_found(script: str) -> None:
     assert index.parse("english").search(3)[1].tolist() == [len(texts)]
 
 
-def test_a_script_is_told_apart_within_a_text() -> None:
+def test_a_script_is_told_apart_within_a_text():
     words = analysis_of("english").words
     assert words("使用Python编程") == ["使用", "python", "编程"]
     assert words("3月の天気、东京") == ["3", "月の", "の天", "天気", "东京"]
@@ -243,7 +241,7 @@ def test_a_script_is_told_apart_within_a_text() -> None:
 
 
 @given(st.text(max_size=40), st.sampled_from(["none", "english", "spanish"]))
-def test_highlights_are_spans_of_the_text_that_was_given(text: str, language: str) -> None:
+def test_highlights_are_spans_of_the_text_that_was_given(text, language):
     text = f"Cafe\u0301s 東京\u200bタワー {text} naïve"
     analysis = analysis_of(language)
     spans = analysis.highlighter(analysis.words("CAFÉS 東京 naive"))(text)
@@ -252,7 +250,7 @@ def test_highlights_are_spans_of_the_text_that_was_given(text: str, language: st
     assert all(first[1] <= second[0] for first, second in pairwise(spans))
 
 
-def test_spans_that_overlap_are_joined() -> None:
+def test_spans_that_overlap_are_joined():
     assert joined([(0, 1), (0, 2), (1, 2), (1, 3), (4, 5), (5, 6)]) == ((0, 3), (4, 5), (5, 6))
 
 
@@ -263,7 +261,7 @@ def test_spans_that_overlap_are_joined() -> None:
         "\u0e4d\u0e49", "\u0e4d" + 9 * "\u0e49", "\u20e3",
     ],
 )  # fmt: skip
-def test_the_time_is_in_proportion_to_the_text(part: str) -> None:
+def test_the_time_is_in_proportion_to_the_text(part):
     analysis = analysis_of("spanish")
 
     def seconds(count: int) -> float:

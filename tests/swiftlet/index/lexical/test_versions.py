@@ -23,7 +23,7 @@ ROWS = [{"_id": "plot", "text": "That plot is a clich\u00e9."}, {"_id": "no", "t
 
 
 @pytest.fixture
-def earlier(tmp_path: Path) -> Path:
+def earlier(tmp_path) -> Path:
     """An index of version 1, with its encoder beside it."""
     shutil.copytree(FOLDER / "encoder", tmp_path / "encoder")
     return Path(shutil.copytree(FOLDER / "words", tmp_path / "words"))
@@ -38,7 +38,7 @@ def version(index: Path) -> int | None:
     return read_manifest(index).details.get(ANALYSIS)
 
 
-def test_changes_and_merges_keep_the_version_and_a_new_build_has_the_newest(earlier: Path) -> None:
+def test_changes_and_merges_keep_the_version_and_a_new_build_has_the_newest(earlier):
     encoder = earlier.with_name("encoder")
     assert version(earlier) is None
     with swiftlet.write(earlier, encoder=encoder) as changes:
@@ -59,14 +59,14 @@ def test_changes_and_merges_keep_the_version_and_a_new_build_has_the_newest(earl
     assert found(earlier, "R\u00c9SUM\u00c9", encoder) == ["new"]
 
 
-def test_shards_hold_no_words_so_their_index_has_the_newest_version(earlier: Path) -> None:
+def test_shards_hold_no_words_so_their_index_has_the_newest_version(earlier):
     shards = swiftlet.Shards([FOLDER / "shards" / number for number in "12"])
     index = earlier.with_name("joined")
     swiftlet.build(shards, index, encoder=earlier.with_name("encoder"))
     assert version(index) == VERSION
 
 
-def test_a_version_of_the_future_is_refused_in_one_sentence(earlier: Path) -> None:
+def test_a_version_of_the_future_is_refused_in_one_sentence(earlier):
     manifest = read_manifest(earlier)
     details = {**manifest.details, ANALYSIS: VERSION + 1}
     write_manifest(earlier, replace(manifest, details=details))
@@ -74,7 +74,7 @@ def test_a_version_of_the_future_is_refused_in_one_sentence(earlier: Path) -> No
         swiftlet.open(earlier, encoder=earlier.with_name("encoder"))
 
 
-def test_inspect_says_once_that_words_are_of_an_earlier_version(earlier: Path) -> None:
+def test_inspect_says_once_that_words_are_of_an_earlier_version(earlier):
     shown = command("inspect", earlier)
     assert shown.stderr.count("version 1 of the analysis") == 1
     swiftlet.build(ROWS, earlier, overwrite=True, **SMALL)
@@ -101,7 +101,7 @@ def built(folder: Path, values: list[str]) -> Path:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_filters_and_groups_meet_values_in_any_form(name: str, tmp_path: Path) -> None:
+def test_filters_and_groups_meet_values_in_any_form(name, tmp_path):
     values = [normalize("NFC", name), normalize("NFD", name), MIXED.get(name, name)]
     every = {f"{place}-{number}" for place in range(3) for number in range(2)}
     with swiftlet.open(built(tmp_path, values), encoder=FOLDER / "encoder") as searcher:
@@ -115,9 +115,7 @@ def test_filters_and_groups_meet_values_in_any_form(name: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_earlier_index_is_filtered_and_grouped_as_before(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_earlier_index_is_filtered_and_grouped_as_before(name, tmp_path, monkeypatch):
     # Earlier versions wrote the keys of texts as they were.
     monkeypatch.setattr(columns, "keys_of", partial(keys_of, composed=False))
     values = [normalize("NFC", name), normalize("NFD", name)]

@@ -36,7 +36,7 @@ def vectors() -> Embeddings:
 
 
 @pytest.fixture
-def index(tmp_path: Path, vectors: Embeddings) -> Path:
+def index(tmp_path, vectors) -> Path:
     """An index of vectors that no encoder is known for."""
     adopt(vectors, tmp_path / "index", texts=texts())
     return tmp_path / "index"
@@ -53,7 +53,7 @@ def nearest(index: Path, vector: Embeddings, top_k: int = 3) -> list[str]:
         return [hit.document_id for hit in searcher.search(embedding=vector, top_k=top_k)]
 
 
-def test_documents_are_put_with_their_vectors_and_merged(index: Path, vectors: Embeddings) -> None:
+def test_documents_are_put_with_their_vectors_and_merged(index, vectors):
     with IndexWriter(index, None) as writer:
         put = [
             {"_id": "d007", "text": "another text", "embedding": (3 * vectors[9]).tolist()},
@@ -72,7 +72,7 @@ def test_documents_are_put_with_their_vectors_and_merged(index: Path, vectors: E
     assert nearest(index, -vectors[5], 1) == ["only-a-vector"]
 
 
-def test_a_merge_keeps_the_sample_of_what_is_left(index: Path, vectors: Embeddings) -> None:
+def test_a_merge_keeps_the_sample_of_what_is_left(index, vectors):
     space = load_manifest(index, "index").embedding_space
     with IndexWriter(index, None) as writer:
         writer.delete([f"d{n:03}" for n in range(20)])
@@ -96,7 +96,7 @@ def test_a_merge_keeps_the_sample_of_what_is_left(index: Path, vectors: Embeddin
     ],
     ids=["no fields", "a row beyond", "below 0", "narrow", "no dimension", "empty", "a zip"],
 )
-def test_a_forged_sample_is_damage(index: Path, forged: Any) -> None:
+def test_a_forged_sample_is_damage(index, forged):
     file = index / "space.npy"
     file.write_bytes(forged) if isinstance(forged, bytes) else np.save(file, forged)
     manifest = read_manifest(index)
@@ -110,7 +110,7 @@ def test_a_forged_sample_is_damage(index: Path, forged: Any) -> None:
             writer.compact()
 
 
-def test_few_rows_of_a_sample_are_replaced_by_those_of_the_new_base(index: Path) -> None:
+def test_few_rows_of_a_sample_are_replaced_by_those_of_the_new_base(index):
     with IndexWriter(index, None) as writer:
         writer.delete([f"d{n:03}" for n in range(50)])
         new = np.eye(8, dtype=np.float32)[np.arange(80) % 8]
@@ -125,7 +125,7 @@ def test_few_rows_of_a_sample_are_replaced_by_those_of_the_new_base(index: Path)
     assert len(kept) == 130
 
 
-def test_a_text_alone_is_refused_with_both_ways_out(index: Path) -> None:
+def test_a_text_alone_is_refused_with_both_ways_out(index):
     with (
         IndexWriter(index, None) as writer,
         pytest.raises(ArtefactError, match=r'the field "embedding", or name .* with --encoder'),
@@ -143,9 +143,7 @@ def test_a_text_alone_is_refused_with_both_ways_out(index: Path) -> None:
         ([1e18] * 8, "a number beyond"),
     ],
 )
-def test_a_vector_that_is_none_of_the_index_is_refused(
-    index: Path, vectors: Embeddings, embedding: list[float], problem: str
-) -> None:
+def test_a_vector_that_is_none_of_the_index_is_refused(index, vectors, embedding, problem):
     good = {"_id": "good", "embedding": vectors[0]}
     with IndexWriter(index, None) as writer, pytest.raises(CollectionError, match=problem):
         writer.put([good, {"_id": "new", "text": "a text", "embedding": embedding}])
@@ -161,8 +159,8 @@ def test_a_vector_that_is_none_of_the_index_is_refused(
     ],
 )
 def test_a_bad_embedding_is_named_by_its_row_among_all_that_are_put(
-    index: Path, vectors: Embeddings, embedding: Any, problem: str
-) -> None:
+    index, vectors, embedding, problem
+):
     rows = [{"_id": f"n{n}", "text": "a text", "embedding": vectors[0]} for n in range(220)]
     rows[212]["embedding"] = embedding
     with IndexWriter(index, None) as writer, pytest.raises(RetrievalError) as refused:
@@ -170,9 +168,7 @@ def test_a_bad_embedding_is_named_by_its_row_among_all_that_are_put(
     assert f"{refused.value}".startswith(problem)
 
 
-def test_with_its_encoder_known_an_adopted_index_takes_texts(
-    tmp_path: Path, small_index: Path
-) -> None:
+def test_with_its_encoder_known_an_adopted_index_takes_texts(tmp_path, small_index):
     contents = Contents(small_index, load_manifest(small_index, "index"))
     rows = [
         {"_id": f"{n}", "text": each.text, "title": each.title}

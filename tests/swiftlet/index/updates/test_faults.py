@@ -29,14 +29,14 @@ pytest_plugins = ["tests.small_disk"]
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built(tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("built") / "index"
     build_index([Document(f"{n}", f"text {n}") for n in range(5)], LOOKUP_QUERY_ENCODER, out)
     return out
 
 
 @pytest.fixture
-def writer(index: Path) -> Iterator[IndexWriter]:
+def writer(index) -> Iterator[IndexWriter]:
     with IndexWriter(index, LOOKUP_QUERY_ENCODER, threads=1) as opened:
         opened.put([Document("encoder", "is loaded")])
         yield opened

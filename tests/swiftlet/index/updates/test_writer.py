@@ -5,7 +5,7 @@ import shutil
 import sqlite3
 import subprocess
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -50,14 +50,14 @@ BASE = documents(range(30))
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built(tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("built") / "index"
     build_index(BASE, LOOKUP_QUERY_ENCODER, out)
     return out
 
 
 @pytest.fixture
-def writer(index: Path) -> Iterator[IndexWriter]:
+def writer(index) -> Iterator[IndexWriter]:
     with IndexWriter(index, LOOKUP_QUERY_ENCODER) as opened:
         yield opened
 
@@ -332,9 +332,7 @@ def test_an_older_swiftlet_refuses_an_index_with_changes(tmp_path):
         assert read_manifest(out).details["weight"] == 0.25
 
 
-def test_only_as_much_of_a_text_is_split_as_passages_are_asked_for(
-    index: Path, peak_megabytes: Callable[[Callable[[], object]], float]
-) -> None:
+def test_only_as_much_of_a_text_is_split_as_passages_are_asked_for(index, peak_megabytes):
     preparation, manifest = Preparation(None, 1), read_manifest(index)
     (every,) = preparation.spans([Document("signs", "!? " * 5_000)], manifest)
     made, document = list[tuple[Span, ...]](), Document("signs", "!? " * 1_000_000)
@@ -343,9 +341,7 @@ def test_only_as_much_of_a_text_is_split_as_passages_are_asked_for(
 
 
 @pytest.mark.parametrize("forged", [{"language": "xx"}, {"language": ""}, {"analysis": 999}])
-def test_an_index_whose_words_cannot_be_analysed_is_not_changed(
-    index: Path, forged: dict[str, object]
-) -> None:
+def test_an_index_whose_words_cannot_be_analysed_is_not_changed(index, forged):
     change_details(index, forged)
     with pytest.raises(CorruptIndexError, match=r"language is|version 999 of the analysis"):
         IndexWriter(index, LOOKUP_QUERY_ENCODER)
@@ -353,9 +349,7 @@ def test_an_index_whose_words_cannot_be_analysed_is_not_changed(
     IndexWriter(index, LOOKUP_QUERY_ENCODER).close()
 
 
-def test_a_long_title_takes_little_memory_while_its_passages_are_encoded(
-    index: Path, peak_megabytes: Callable[[Callable[[], object]], float]
-) -> None:
+def test_a_long_title_takes_little_memory_while_its_passages_are_encoded(index, peak_megabytes):
     preparation, manifest = Preparation(None, 1), read_manifest(index)
     preparation.changes([Document("first", "text " * 1_000)], manifest)  # loads the encoder
     document, made = Document("long", "text " * 5_000, "w" * 4_000_000), list[Change]()

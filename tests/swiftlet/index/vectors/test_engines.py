@@ -41,12 +41,12 @@ APPROXIMATE = [
 
 
 @pytest.fixture(scope="module", params=[*EXACT, *APPROXIMATE])
-def factory(request: pytest.FixtureRequest) -> str:
+def factory(request) -> str:
     return request.param
 
 
 @pytest.fixture(scope="module")
-def index(factory: str) -> Engine:
+def index(factory) -> Engine:
     if factory == "array":
         index: Engine = ExactIndex.create(factory, DIM)
     else:
@@ -162,7 +162,7 @@ def test_threads_that_search_any_index_at_once_find_the_same(index):
 
 
 @pytest.fixture(params=[FaissIndex, ExactIndex], ids=["faiss", "exact"])
-def engine(request: pytest.FixtureRequest) -> type[Engine]:
+def engine(request) -> type[Engine]:
     return request.param
 
 

@@ -57,11 +57,14 @@ def opened(path: Path) -> FaissFile:
     return index
 
 
-@pytest.mark.parametrize("metric", ["inner_product", "l2"])
-@pytest.mark.parametrize("kind", TYPES)
-def test_every_type_finds_what_is_nearest_by_what_it_keeps(
-    kind: str, metric: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(
+    ("kind", "metric"),
+    [
+        *((kind, "inner_product") for kind in TYPES),
+        *((kind, "l2") for kind in ("Flat", "HNSW8", "IVF8,PQ4x4", "PCA8,IVF8,SQ8", "PQ4x4,RFlat")),
+    ],
+)
+def test_every_type_finds_what_is_nearest_by_what_it_keeps(kind, metric, tmp_path):
     index = opened(write_faiss(tmp_path / "index.faiss", kind, metric))
     everything = index.embeddings(np.arange(ROWS))
     allowed = np.random.default_rng(7).random(ROWS) < 0.9
@@ -82,7 +85,7 @@ def test_every_type_finds_what_is_nearest_by_what_it_keeps(
             assert np.count_nonzero(exact[found[1]] >= tenth - 1e-3) >= 8
 
 
-def test_ids_of_inverted_lists_may_be_any(tmp_path: Path) -> None:
+def test_ids_of_inverted_lists_may_be_any(tmp_path):
     ids = np.random.default_rng(8).choice(10**12, ROWS, replace=False)
     path = write_faiss(tmp_path / "index.faiss", "IVF8,Flat", ids=ids)
     rows = [row["id"] for block in open_vectors(path).blocks() for row in block.rows]
@@ -98,9 +101,7 @@ def test_ids_of_inverted_lists_may_be_any(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["IDMap,IVF8,PQ4x4", "IVF8,PQ4x4fs"])
-def test_an_adopted_file_stays_as_it_is_until_a_merge_keeps_its_type(
-    kind: str, tmp_path: Path
-) -> None:
+def test_an_adopted_file_stays_as_it_is_until_a_merge_keeps_its_type(kind, tmp_path):
     path, out = write_faiss(tmp_path / "other.faiss", kind), tmp_path / "index"
     manifest = adopt(path, out)
     assert filecmp.cmp(path, out / "index.faiss", shallow=False)
@@ -128,7 +129,7 @@ def test_an_adopted_file_stays_as_it_is_until_a_merge_keeps_its_type(
     assert gone not in ids
 
 
-def test_a_file_of_faiss_may_be_built_anew(tmp_path: Path) -> None:
+def test_a_file_of_faiss_may_be_built_anew(tmp_path):
     path, out = write_faiss(tmp_path / "other.faiss", "HNSW8", "l2"), tmp_path / "index"
     manifest = adopt(path, out, as_is=False)
     assert (manifest.details["engine"], manifest.metric) == ("faiss", "l2")
@@ -138,7 +139,7 @@ def test_a_file_of_faiss_may_be_built_anew(tmp_path: Path) -> None:
         adopt(path, tmp_path / "again", factory="Flat")
 
 
-def test_a_transform_without_a_matrix_needs_no_more_rows_than_dimensions(tmp_path: Path) -> None:
+def test_a_transform_without_a_matrix_needs_no_more_rows_than_dimensions(tmp_path):
     index = faiss.index_factory(DIM, "L2norm,Flat", faiss.METRIC_INNER_PRODUCT)
     index.add(vectors_of(3))
     faiss.write_index(index, f"{tmp_path / 'v.faiss'}")
@@ -148,14 +149,14 @@ def test_a_transform_without_a_matrix_needs_no_more_rows_than_dimensions(tmp_pat
     assert found[0].document_id == "1"
 
 
-def test_reading_an_index_leaves_the_bounds_of_faiss_as_they_were(tmp_path: Path) -> None:
+def test_reading_an_index_leaves_the_bounds_of_faiss_as_they_were(tmp_path):
     before = faiss.get_deserialization_vector_byte_limit(), faiss.get_deserialization_loop_limit()
     FaissIndex.load(write_faiss(tmp_path / "v.faiss", "Flat"))
     after = faiss.get_deserialization_vector_byte_limit(), faiss.get_deserialization_loop_limit()
     assert after == before
 
 
-def test_binary_indexes_and_truncated_files_are_refused(tmp_path: Path) -> None:
+def test_binary_indexes_and_truncated_files_are_refused(tmp_path):
     binary = tmp_path / "binary.faiss"
     faiss.write_index_binary(faiss.IndexBinaryFlat(64), f"{binary}")
     with pytest.raises(CollectionError, match="binary index"):
@@ -168,7 +169,7 @@ def test_binary_indexes_and_truncated_files_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "index").exists()
 
 
-def test_row_numbers_of_another_file_are_noticed(tmp_path: Path) -> None:
+def test_row_numbers_of_another_file_are_noticed(tmp_path):
     index = opened(write_faiss(tmp_path / "index.faiss", "Flat"))
     index.save(tmp_path / "copy.faiss")
     np.save(tmp_path / "rows.npy", np.arange(ROWS - 1))
@@ -187,7 +188,7 @@ def test_row_numbers_of_another_file_are_noticed(tmp_path: Path) -> None:
     ],
     ids=["no dimension", "floats", "two dimensions", "structured", "empty"],
 )
-def test_row_numbers_of_another_form_are_damage(forged: Any, tmp_path: Path) -> None:
+def test_row_numbers_of_another_form_are_damage(forged, tmp_path):
     index = opened(write_faiss(tmp_path / "index.faiss", "Flat"))
     index.save(tmp_path / "copy.faiss")
     np.save(tmp_path / "rows.npy", forged)
@@ -199,9 +200,7 @@ def test_row_numbers_of_another_form_are_damage(forged: Any, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("kind", ["SQ8,RFlat", "PCA8,Flat", "IDMap,Flat", "IVF8,Flat", "PQ4x4fs"])
 @pytest.mark.parametrize(("place", "form", "value"), [(4, "<i", 1), (8, "<q", 10**6)])
-def test_a_file_whose_parts_differ_in_width_or_rows_is_refused(
-    kind: str, place: int, form: str, value: int, tmp_path: Path
-) -> None:
+def test_a_file_whose_parts_differ_in_width_or_rows_is_refused(kind, place, form, value, tmp_path):
     path = write_faiss(tmp_path / "index.faiss", kind)
     content = bytearray(path.read_bytes())
     struct.pack_into(form, content, place, value)

@@ -123,7 +123,7 @@ def test_an_index_that_does_not_fit_on_the_disk_is_not_reported_as_saved(
         index.save(tmp_path / "cut")
 
 
-def test_training_an_index_prints_nothing(capfd: pytest.CaptureFixture[str]):
+def test_training_an_index_prints_nothing(capfd):
     index = FaissIndex.create("IVF8,PQ16x4fs,Refine(SQ8)", DIM)
     index.train(EMBEDDINGS[:100])
     index.add(EMBEDDINGS[:100])

@@ -27,17 +27,17 @@ def brute_force(metric: str, query: Embeddings) -> Embeddings:
 
 
 @pytest.fixture(scope="module", params=["inner_product", "l2"])
-def metric(request: pytest.FixtureRequest) -> str:
+def metric(request) -> str:
     return request.param
 
 
 @pytest.fixture(scope="module", params=[*EXACT, *CODES])
-def factory(request: pytest.FixtureRequest) -> str:
+def factory(request) -> str:
     return request.param
 
 
 @pytest.fixture(scope="module")
-def index(factory: str, metric: str, tmp_path_factory: pytest.TempPathFactory) -> FaissIndex:
+def index(factory, metric, tmp_path_factory) -> FaissIndex:
     made = FaissIndex.create(factory, DIM, metric)
     made.train(EMBEDDINGS)
     made.add(EMBEDDINGS)
@@ -49,9 +49,7 @@ def index(factory: str, metric: str, tmp_path_factory: pytest.TempPathFactory) -
     return index
 
 
-def test_the_best_rows_are_those_of_brute_force(
-    index: FaissIndex, factory: str, metric: str
-) -> None:
+def test_the_best_rows_are_those_of_brute_force(index, factory, metric):
     shares = []
     for query in QUERIES:
         expected = brute_force(metric, query)
@@ -70,9 +68,9 @@ def test_the_best_rows_are_those_of_brute_force(
 @pytest.mark.parametrize("few", [0, 100])
 @pytest.mark.parametrize("count", [0, 1, 90, 300, 2000])
 def test_the_best_of_some_rows_are_those_of_brute_force(
-    index: FaissIndex, factory: str, metric: str, few: int, count: int,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    index, factory, metric, few, count,
+    monkeypatch
+):  # fmt: skip
     monkeypatch.setattr(faiss_index, "FEW_ROWS", few)  # copied, selected or compared one by one
     monkeypatch.setattr(faiss_index, "_COPIED_SHARE", 0.2)
     allowed = np.random.default_rng(3).permutation(SIZE) < count
@@ -90,7 +88,7 @@ def test_the_best_of_some_rows_are_those_of_brute_force(
             )  # copied in half precision
 
 
-def test_tuning_measures_by_the_metric(metric: str) -> None:
+def test_tuning_measures_by_the_metric(metric):
     nearest = exact_rows(EMBEDDINGS, QUERIES, 10, metric)
     expected = [np.argsort(-brute_force(metric, query), kind="stable")[:10] for query in QUERIES]
     assert [set(row) for row in nearest.tolist()] == [set(row.tolist()) for row in expected]
@@ -102,7 +100,7 @@ def test_tuning_measures_by_the_metric(metric: str) -> None:
     assert 1 < index.parameters.probes < 64
 
 
-def test_the_vectors_of_a_passage_are_compared_by_the_metric(metric: str) -> None:
+def test_the_vectors_of_a_passage_are_compared_by_the_metric(metric):
     index = MultiVectorIndex(FaissIndex.create("Flat", DIM, metric), 2)
     index.add(EMBEDDINGS.reshape(-1, 2 * DIM))
     best = brute_force(metric, QUERIES[0]).reshape(-1, 2).max(axis=1)
@@ -111,7 +109,7 @@ def test_the_vectors_of_a_passage_are_compared_by_the_metric(metric: str) -> Non
     np.testing.assert_allclose(scores, best[rows], rtol=1e-4, atol=1e-4)
 
 
-def test_large_numbers_are_not_halved() -> None:
+def test_large_numbers_are_not_halved():
     index = FaissIndex.create("SQ8", 2, "l2")
     embeddings = np.array([(0, 1e5), (1e5, 0), (3, 3)], np.float32)
     index.train(embeddings)
@@ -123,7 +121,7 @@ def test_large_numbers_are_not_halved() -> None:
 
 
 @pytest.mark.parametrize("length", [0.5, 1.0, 7.0])
-def test_the_scale_makes_scores_of_equal_lengths_cosines(metric: str, length: float) -> None:
+def test_the_scale_makes_scores_of_equal_lengths_cosines(metric, length):
     passages = clustered(50, 5) * np.float32(length)
     scale = DenseScale(metric, *measured_scale(passages))
     for query in QUERIES:

@@ -25,7 +25,7 @@ SCORES = np.einsum("qd,pvd->qpv", QUERIES, PASSAGES.reshape(SIZE, VECTORS, DIM))
 
 
 @pytest.fixture(params=["Flat", "IVF4,Flat", "SQfp16"])
-def index(request: pytest.FixtureRequest) -> MultiVectorIndex:
+def index(request) -> MultiVectorIndex:
     index = of_vectors(FaissIndex.create(request.param, DIM), VECTORS)
     assert isinstance(index, MultiVectorIndex)
     index.train(PASSAGES)

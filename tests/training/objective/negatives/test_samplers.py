@@ -105,12 +105,12 @@ MAKERS["mixed"] = mixed
 
 
 @pytest.fixture(params=MAKERS)
-def name(request: pytest.FixtureRequest) -> str:
+def name(request) -> str:
     return request.param
 
 
 @pytest.fixture
-def make(name: str) -> Make:
+def make(name) -> Make:
     return MAKERS[name]
 
 

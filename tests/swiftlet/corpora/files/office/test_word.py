@@ -137,9 +137,7 @@ BLOCKS: dict[str, Callable[[str], str]] = {
     st.lists(st.sampled_from([*BLOCKS]), max_size=4),
     st.lists(st.sampled_from([*INLINE]), max_size=4),
 )
-def test_visible_text_is_read_once_in_all_that_it_may_stand_in(
-    tmp_path_factory: pytest.TempPathFactory, blocks: list[str], inline: list[str]
-) -> None:
+def test_visible_text_is_read_once_in_all_that_it_may_stand_in(tmp_path_factory, blocks, inline):
     inner = R.format("needle in hay")
     for name in inline:
         inner = INLINE[name](inner)
@@ -205,11 +203,11 @@ def test_visible_text_is_read_once_in_all_that_it_may_stand_in(
         (f"<w:p>{CHOICE.format('wps v', R.format('ours'))}</w:p>", "ours"),
     ],
 )  # fmt: skip
-def test_signs_are_read_and_deleted_text_is_not(body: str, text: str, tmp_path: Path) -> None:
+def test_signs_are_read_and_deleted_text_is_not(body, text, tmp_path):
     assert text_of(tmp_path, body) == text
 
 
-def test_strict_open_xml_is_refused_with_the_way_out(tmp_path: Path) -> None:
+def test_strict_open_xml_is_refused_with_the_way_out(tmp_path):
     docx.Document().save(str(tmp_path / "a.docx"))
     with ZipFile(tmp_path / "a.docx") as old, ZipFile(tmp_path / "b.docx", "w") as new:
         for name in old.namelist():
@@ -220,7 +218,7 @@ def test_strict_open_xml_is_refused_with_the_way_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("words", "count"), [("", 1), ("words", 1), ("words", 2)])
-def test_embedded_files_are_named_as_left_out(words: str, count: int, tmp_path: Path) -> None:
+def test_embedded_files_are_named_as_left_out(words, count, tmp_path):
     document = docx.Document()
     document.add_paragraph(words)
     for _ in range(count):
@@ -240,9 +238,7 @@ def test_embedded_files_are_named_as_left_out(words: str, count: int, tmp_path: 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "iso-8859-1", "utf-8-sig"])
 @pytest.mark.parametrize("place", ["word/document.xml", "word/document22.xml"])
-def test_the_main_part_has_any_encoding_of_xml_and_any_name(
-    encoding: str, place: str, tmp_path: Path
-) -> None:
+def test_the_main_part_has_any_encoding_of_xml_and_any_name(encoding, place, tmp_path):
     document = docx.Document()
     document.add_paragraph("café")
     document.save(str(tmp_path / "a.docx"))
@@ -260,7 +256,7 @@ def test_the_main_part_has_any_encoding_of_xml_and_any_name(
     assert found.text == "café"
 
 
-def test_notes_stand_below_what_they_are_fixed_to(tmp_path: Path) -> None:
+def test_notes_stand_below_what_they_are_fixed_to(tmp_path):
     notes = {
         "footnotes": f'<w:footnote w:id="0" w:type="separator">{P.format("no")}</w:footnote>'
         f'<w:footnote w:id="2">{P.format("a footnote")}</w:footnote>',
@@ -272,7 +268,7 @@ def test_notes_stand_below_what_they_are_fixed_to(tmp_path: Path) -> None:
     assert text_of(tmp_path, body, notes) == "text\n\na footnote\n\n| an endnote two |"
 
 
-def test_styles_that_come_from_headings_are_headings(tmp_path: Path) -> None:
+def test_styles_that_come_from_headings_are_headings(tmp_path):
     document = docx.Document()
     for name, parent in (("Mine", "Heading 2"), ("Ours", "Mine")):
         style = document.styles.add_style(name, docx.enum.style.WD_STYLE_TYPE.PARAGRAPH)
@@ -284,7 +280,7 @@ def test_styles_that_come_from_headings_are_headings(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["CHARACTER", "PARAGRAPH"])
-def test_text_of_a_hidden_style_is_left_out(kind: str, tmp_path: Path) -> None:
+def test_text_of_a_hidden_style_is_left_out(kind, tmp_path):
     document = docx.Document()
     kind_of_style = docx.enum.style.WD_STYLE_TYPE[kind]
     document.styles.add_style("Unseen", kind_of_style).font.hidden = True
@@ -297,7 +293,7 @@ def test_text_of_a_hidden_style_is_left_out(kind: str, tmp_path: Path) -> None:
     assert found.text == "seen"
 
 
-def test_the_time_grows_with_the_pictures_of_a_paragraph(tmp_path: Path) -> None:
+def test_the_time_grows_with_the_pictures_of_a_paragraph(tmp_path):
     def read(count: int) -> None:
         pictures = (PICTURE.replace("A pier", f"Pier {number}") for number in range(count))
         text_of(tmp_path, f"<w:p>{''.join(pictures)}</w:p>")
@@ -305,16 +301,16 @@ def test_the_time_grows_with_the_pictures_of_a_paragraph(tmp_path: Path) -> None
     assert grows_evenly(read, 1_000)
 
 
-def test_the_time_grows_with_the_paragraphs_whose_ends_were_deleted(tmp_path: Path) -> None:
+def test_the_time_grows_with_the_paragraphs_whose_ends_were_deleted(tmp_path):
     one = f"<w:p>{DELETED_END}{R.format('one')}</w:p>"
     assert grows_evenly(lambda count: text_of(tmp_path, one * count), 2_000)
 
 
-def test_the_time_grows_with_the_paragraphs(tmp_path: Path) -> None:
+def test_the_time_grows_with_the_paragraphs(tmp_path):
     assert grows_evenly(lambda count: text_of(tmp_path, ONE * count), 2_000)
 
 
-def test_the_time_grows_with_the_styles(tmp_path: Path) -> None:
+def test_the_time_grows_with_the_styles(tmp_path):
     def read(count: int) -> None:
         document = docx.Document()
         styles = document.styles.element
@@ -329,7 +325,7 @@ def test_the_time_grows_with_the_styles(tmp_path: Path) -> None:
     assert grows_evenly(read, 300)
 
 
-def test_a_file_that_would_fill_the_memory_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_would_fill_the_memory_is_refused(tmp_path):
     docx.Document().save(str(tmp_path / "a.docx"))
     with ZipFile(tmp_path / "a.docx", "a", ZIP_DEFLATED) as archive:
         for number in range(16):
