@@ -9,9 +9,7 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 import swiftlet
-from swiftlet.cli.compare import compare
 from swiftlet.cli.demo import demo
-from swiftlet.cli.evaluate import evaluate
 from swiftlet.cli.indexes.adopt import adopt
 from swiftlet.cli.indexes.changes import add, compact, delete, repair
 from swiftlet.cli.indexes.copies import export_vectors, pull, push, snapshot
@@ -20,7 +18,6 @@ from swiftlet.cli.indexes.sync import sync
 from swiftlet.cli.indexes.tune import tune
 from swiftlet.cli.inspect import inspect
 from swiftlet.cli.install import install
-from swiftlet.cli.judge import judge
 from swiftlet.cli.mcp import mcp
 from swiftlet.cli.models.adapt import adapt
 from swiftlet.cli.models.distill import distill
@@ -29,10 +26,13 @@ from swiftlet.cli.models.export import app as export
 from swiftlet.cli.models.fidelity import fidelity
 from swiftlet.cli.models.hub import app as encoders
 from swiftlet.cli.models.train import train
-from swiftlet.cli.report import report
+from swiftlet.cli.quality.compare import compare
+from swiftlet.cli.quality.evaluate import evaluate
+from swiftlet.cli.quality.judge import judge
+from swiftlet.cli.quality.report import report
+from swiftlet.cli.quality.table import table
 from swiftlet.cli.search import search
 from swiftlet.cli.serve import serve
-from swiftlet.cli.table import table
 from swiftlet.cli.terminal import messages, output, print_refusal
 from swiftlet.cli.up import up
 from swiftlet.errors import RetrievalError

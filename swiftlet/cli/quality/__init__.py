@@ -1,0 +1,1 @@
+"""Commands that measure what searches find, and ask people about it."""
