@@ -6,6 +6,7 @@ HTTP status. Any other exception is a fault of Swiftlet.
 
 from pathlib import Path
 from reprlib import Repr
+from typing import Any
 
 
 class _Short(Repr):
@@ -37,6 +38,18 @@ def shown_json(value: object) -> str:
 
 class RetrievalError(Exception):
     """Base of all errors with which Swiftlet refuses bad input."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """How it comes from another process, whatever its constructor takes."""
+        return _made_again, (type(self), self.args, self.__dict__)
+
+
+def _made_again(
+    kind: type[RetrievalError], args: tuple[Any, ...], fields: dict[str, Any]
+) -> RetrievalError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(fields)
+    return error
 
 
 class InvalidArgumentError(RetrievalError, ValueError):
@@ -86,10 +99,6 @@ class CollectionError(RetrievalError):
         if line_number is not None:
             place += f", line {line_number}" if isinstance(path, Path) else f": row {line_number:,}"
         super().__init__(f"{place}: {problem}")
-
-    def __reduce__(self) -> tuple[type["CollectionError"], tuple[Path | str, str, int | None]]:
-        """Let it cross from one process to another."""
-        return type(self), (self.path, self.problem, self.line_number)
 
 
 class EvaluationError(RetrievalError):

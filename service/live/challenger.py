@@ -9,6 +9,7 @@ from time import perf_counter
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from swiftlet.encoders.encoder import OnnxEncoder
+from swiftlet.errors import InvalidArgumentError
 from swiftlet.manifest import check_embedding_space
 from swiftlet.relevance.interleaving import team_draft
 from swiftlet.search.request import Mode, SearchRequest
@@ -76,8 +77,11 @@ class Challenger:
         :raises EmbeddingSpaceMismatch: When the encoder is of another space than the index.
         :raises RetrievalError: When the index cannot be searched so.
         """
-        searcher.mode_of(self._mode)
-        searcher.search(self._request(searcher, SearchRequest("warm up")))
+        try:
+            searcher.mode_of(self._mode)
+            searcher.search(self._request(searcher, SearchRequest("warm up")))
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"the challenger cannot search: {error}") from error
 
     def takes(self, asked: SearchRequest) -> bool:
         """Whether a search leaves open what differs, and is for a first page of documents."""

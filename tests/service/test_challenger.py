@@ -128,7 +128,7 @@ def test_an_encoder_of_another_space_is_refused(searcher: Searcher) -> None:
 
 
 def test_a_weight_and_a_mode_without_one_are_refused(searcher: Searcher) -> None:
-    with pytest.raises(InvalidArgumentError, match="a weight is for"):
+    with pytest.raises(InvalidArgumentError, match="the challenger cannot search: mode"):
         Challenger(CollectorRegistry(), weight=0.5, mode="dense").check(searcher)
 
 
