@@ -40,18 +40,21 @@ class Tokenizer:
         self._keeps_end = truncation["direction"] == "left"
         self.num_special_tokens: int = tokenizer.num_special_tokens_to_add(is_pair=False)
         tokenizer.no_padding()
+        tokenizer.no_truncation()
+        tokenizer.encode(_UNKNOWN)  # an error without the token that stands for it
+        whole = tokenizer.encode("a")
+        inner = [n for n, special in enumerate(whole.special_tokens_mask) if not special]
+        self._before: list[int] = whole.ids[: inner[0]]
+        self._after: list[int] = whole.ids[inner[-1] + 1 :]
         # Its file may have a stride that is longer than a text, at which the library panics.
         tokenizer.enable_truncation(
             self.max_tokens, strategy=truncation["strategy"], direction=truncation["direction"]
         )
         self._truncating = tokenizer
-        self._whole = tokenizers.Tokenizer.from_str(tokenizer.to_str())
-        self._whole.no_truncation()
         self._splits_at_spaces = _splits_at_spaces(tokenizer)
         # A token may take the space beside it, too.
         self._knows_words = self._splits_at_spaces and not any(
-            token["lstrip"] or token["rstrip"]
-            for token in json.loads(tokenizer.to_str())["added_tokens"]
+            token.lstrip or token.rstrip for token in _added_tokens(tokenizer)
         )
         self._clean = cleaning_for(tokenizer)
         self._has_blanks = self._clean is not normalise
@@ -60,11 +63,13 @@ class Tokenizer:
         # Tuples, which the garbage collector does not walk again and again.
         self._ids_of_words: dict[str, tuple[int, ...]] = {}
         self._words_of: dict[str, tuple[int, ...]] = {}
-        self._whole.encode(_UNKNOWN)  # an error without the token that stands for it
-        whole = self._whole.encode("a")
-        inner = [n for n, special in enumerate(whole.special_tokens_mask) if not special]
-        self._before: list[int] = whole.ids[: inner[0]]
-        self._after: list[int] = whole.ids[inner[-1] + 1 :]
+
+    @cached_property
+    def _whole(self) -> tokenizers.Tokenizer:
+        """A copy without truncation: of 250,000 tokens, it takes seconds."""
+        whole = tokenizers.Tokenizer.from_str(self._truncating.to_str())
+        whole.no_truncation()
+        return whole
 
     @cached_property
     def last_id(self) -> int:
@@ -137,7 +142,8 @@ class Tokenizer:
         for word in text.split(" "):
             found = known.get(word)
             if found is None:
-                encoding = self._whole.encode(word, add_special_tokens=False)
+                # What is cut of a word would be cut of the text.
+                encoding = self._truncating.encode(word, add_special_tokens=False)
                 found = tuple(encoding.ids)
                 if len(word) <= _LONGEST_KEPT_WORD:
                     if len(known) >= self.most_words:
@@ -265,19 +271,23 @@ def cleaning_for(tokenizer: tokenizers.Tokenizer) -> Callable[[str], str]:
 
     BERT's tokenizer has no tokens for white space; other tokenizers have one for a line's end.
     """
-    normalizer = json.loads(tokenizer.to_str())["normalizer"] or {}
-    return normalise if normalizer.get("type") == "BertNormalizer" else without_surrogates
+    is_of_bert = isinstance(tokenizer.normalizer, tokenizers.normalizers.BertNormalizer)
+    return normalise if is_of_bert else without_surrogates
 
 
 def _splits_at_spaces(tokenizer: tokenizers.Tokenizer) -> bool:
     """Whether words that spaces separate can be tokenised one by one, as by BERT's tokenizer."""
-    content = json.loads(tokenizer.to_str())
-    parts = [(content[part] or {}).get("type") for part in ("normalizer", "pre_tokenizer", "model")]
     return (
-        parts == ["BertNormalizer", "BertPreTokenizer", "WordPiece"]
-        and content["truncation"]["direction"] == "Right"
-        and not any(" " in token["content"] for token in content["added_tokens"])
+        isinstance(tokenizer.normalizer, tokenizers.normalizers.BertNormalizer)
+        and isinstance(tokenizer.pre_tokenizer, tokenizers.pre_tokenizers.BertPreTokenizer)
+        and isinstance(tokenizer.model, tokenizers.models.WordPiece)
+        and tokenizer.truncation["direction"] == "right"
+        and not any(" " in token.content for token in _added_tokens(tokenizer))
     )
+
+
+def _added_tokens(tokenizer: tokenizers.Tokenizer) -> Iterable[tokenizers.AddedToken]:
+    return tokenizer.get_added_tokens_decoder().values()  # type: ignore[no-any-return]
 
 
 def _word_end(block: str, word_end: int, next_start: int) -> int:
