@@ -92,7 +92,7 @@ def answer(
             insight = Insight(settings.query_log, partial(open_searcher, settings))
             stack.callback(insight.close)
         judging = None
-        if settings.judgements is not None and settings.index is not None:
+        if settings.judgements is not None:
             judging = Judging(settings.judgements)
         challenger = _challenger(settings, registry) if settings.challenges else None
         if challenger is not None:

@@ -43,6 +43,7 @@ _LINK = re.compile(
 _LINKED = re.compile("(tcp|udp|sctp)://")
 
 _LIMITS = Limits()
+_CHALLENGER = ("challenger_encoder", "challenger_weight", "challenger_mode")
 
 _ORIGINS = r"^(\*|https?://[^\s/,*]+(\s*,\s*https?://[^\s/,*]+)*)?$"
 _SHORTEST_KEY = 16
@@ -168,8 +169,7 @@ class Settings(BaseSettings):
     @property
     def challenges(self) -> bool:
         """Whether searches are compared with another way to search."""
-        given = (self.challenger_encoder, self.challenger_weight, self.challenger_mode)
-        return any(each is not None for each in given)
+        return any(getattr(self, name) is not None for name in _CHALLENGER)
 
     @property
     def limits(self) -> Limits:
@@ -200,6 +200,17 @@ class Settings(BaseSettings):
                     "batch": self.max_batch_queries,
                 },
             )
+        return self
+
+    @model_validator(mode="after")
+    def _what_is_judged_has_an_index(self) -> Self:
+        for name in ("judgements", *_CHALLENGER):
+            if self.index is None and getattr(self, name) is not None:
+                raise PydanticCustomError(
+                    "no_index_to_judge",
+                    "{variable} is about an index, but {prefix}INDEX is not set: set it, too",
+                    {"variable": f"{PREFIX}{name.upper()}", "prefix": PREFIX},
+                )
         return self
 
     @model_validator(mode="after")

@@ -96,6 +96,14 @@ def test_every_setting_is_documented_with_its_default():
     assert all(variable in DOCUMENTATION.read_text() for variable in OTHER_VARIABLES)
 
 
+@pytest.mark.parametrize("given", [{"judgements": "folder"}, {"challenger_weight": 0.5}])
+def test_what_judges_an_index_needs_one(given):
+    (name,) = given
+    sentence = f"SWIFTLET_{name.upper()} is about an index, but SWIFTLET_INDEX is not set"
+    with pytest.raises(InvalidArgumentError, match=sentence):
+        load_settings(encoder="all-MiniLM-L6-v2", **given)
+
+
 def test_secrets_are_printed_as_asterisks():
     keys = "0123456789abcdef, another/key+of_16"
     settings = load_settings(index="i", encoder="to/e", search_keys=keys)
