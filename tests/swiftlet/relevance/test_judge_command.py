@@ -1,5 +1,6 @@
 """`swiftlet judge`, from an index to qrels that other commands read."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,31 @@ def test_a_folder_is_pooled_judged_and_evaluated(
     measured = swiftlet("evaluate", small_index, *arguments, "--metric", "nDCG@10")
     assert measured.exit_code == 0, measured.output
     assert "4 judged queries" in measured.output
+
+
+def test_what_was_judged_tunes_the_weight_of_an_index(small_index: Path, tmp_path: Path) -> None:
+    index, folder = tmp_path / "index", tmp_path / "judgements"
+    shutil.copytree(small_index, index)
+    assert swiftlet("judge", folder, "--index", index, "--queries", 12).exit_code == 0
+    pool = read_pool(folder)
+    append_judgements(
+        folder,
+        [
+            Judgement(
+                time=0,
+                judge="Ann",
+                query_id=query.query_id,
+                document_id=document.document_id,
+                grade=int(document.title == query.text),
+            )
+            for query, document in pool.documents
+        ],
+    )
+    assert swiftlet("judge", folder).exit_code == 0
+    arguments = "--queries", folder, "--qrels", folder / "qrels" / "test.tsv"
+    tuned = swiftlet("tune", index, *arguments)
+    assert tuned.exit_code == 0, tuned.output
+    assert "nDCG@10 of 12 queries" in tuned.output
 
 
 def test_documents_that_were_deleted_are_left_out_with_their_judgements(
