@@ -57,11 +57,13 @@ def test_no_page_loads_anything_from_another_host(site):
 def test_its_search_finds_a_page_without_a_network(site, browser):
     page = browser.new_context(offline=True, viewport={"width": 1280, "height": 800}).new_page()
     page.goto((site / "index.html").as_uri())
-    expect(page.get_by_role("heading", level=1)).to_contain_text("Swiftlet")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Swiftlet", timeout=100_000)
     page.get_by_placeholder("Search").fill("snapshot")
     page.keyboard.press("Enter")
     page.get_by_role("link", name="Changing an index").last.click()
-    expect(page.get_by_role("heading", level=1)).to_contain_text("Changing an index")
+    expect(page.get_by_role("heading", level=1)).to_contain_text(
+        "Changing an index", timeout=100_000
+    )
 
 
 def test_it_has_every_name_of_the_library_and_every_command(site):
