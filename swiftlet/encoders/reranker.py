@@ -56,6 +56,10 @@ def score_of(logit: float) -> float:
     return (1 + tanh(logit / 2)) / 2
 
 
+_LEAST_SCORE = 1e-100
+"""A smaller highest score counts as none: shares of it might not be finite."""
+
+
 def order_by(scores: ArrayLike, logits: Sequence[float], weight: float) -> NDArray[np.float64]:
     """What documents are ordered by: the scores of their search and of a re-ranker, weighted.
 
@@ -67,7 +71,7 @@ def order_by(scores: ArrayLike, logits: Sequence[float], weight: float) -> NDArr
     """
     searched = np.asarray(scores, np.float64)[: len(logits)]
     highest = abs(searched[0]) if logits else 1.0
-    shares = searched / (highest or 1.0)
+    shares = searched / (highest if highest > _LEAST_SCORE else 1.0)
     return (1 - weight) * shares + weight * np.array(logits, np.float64) / _HIGH_LOGIT
 
 

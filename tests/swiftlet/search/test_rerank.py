@@ -7,7 +7,7 @@ from time import perf_counter
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import swiftlet
@@ -84,6 +84,7 @@ def test_scores_of_the_search_count_as_much_as_the_weight_says(searcher, mode):
     st.lists(st.floats(-100, 100), min_size=1, max_size=20).map(lambda s: sorted(s, reverse=True)),
     st.floats(0, 1),
 )
+@example(scores=[2.2e-309, -1.0], weight=0.0)
 def test_equal_logits_never_change_the_order(scores, weight):
     both = order_by(scores, [1.0] * len(scores), weight)
     assert np.isfinite(both).all()
