@@ -85,7 +85,7 @@ class Duel:
 
     @property
     def p_value(self) -> float:
-        """The probability of such votes at any time, if nobody prefers one of the two."""
+        """The probability of these votes if nobody prefers one of the two; valid at any time."""
         return anytime_p(each > 0 for each in self.votes.values() if each)
 
     @property

@@ -60,7 +60,7 @@ class LoggedSearch:
     """Of each stage that ran."""
 
     challenger: str = ""
-    """What differs in the search whose documents were mixed in, if there was one."""
+    """What differs in the search of a challenger, if its documents were mixed in."""
 
     teams: str = ""
     """Who gave each document, as `interleaving.team_draft` says; empty where nothing was mixed."""

@@ -120,6 +120,19 @@ def test_a_challenger_that_would_be_late_is_left_out(searcher: Searcher) -> None
     assert registry.get_sample_value(*late) == 1
 
 
+def test_a_challenger_that_was_late_is_tried_again(searcher: Searcher) -> None:
+    challenger = Challenger(CollectorRegistry(), mode="dense")
+    asked = SearchRequest(QUERY)
+    today = searcher.search(asked).hits
+    challenger.hits(searcher, asked, today, seed="", deadline=inf)
+
+    def is_mixed() -> bool:
+        soon = perf_counter() + 1e-4
+        return bool(challenger.hits(searcher, asked, today, seed="", deadline=soon)[1])
+
+    assert wait_until(is_mixed)
+
+
 def test_an_encoder_of_another_space_is_refused(searcher: Searcher) -> None:
     encoder = OnnxEncoder.load(find(Path(LOOK_UP)), role="query")
     encoder.embedding_space = "another"
