@@ -11,6 +11,7 @@ from fastapi.routing import iter_route_contexts
 
 from service.admission.executor import SearchExecutor
 from service.live.challenger import Challenger
+from service.live.indexes import Indexes
 from service.live.insight import Insight
 from service.live.judging import Judging
 from service.live.no_index import NoIndex
@@ -25,6 +26,7 @@ from service.routes.documents import documents_router
 from service.routes.embeddings import embeddings_router
 from service.routes.feedback import feedback_router
 from service.routes.files import files_router
+from service.routes.indexes import indexes_router
 from service.routes.insight import insight_router
 from service.routes.judging import judging_router
 from service.routes.operation import admin_router, without_index
@@ -69,12 +71,15 @@ def create_app(
     challenger: Challenger | None = None,
     judging: Judging | None = None,
     tracing: "Tracing | None" = None,
+    indexes: Indexes | None = None,
+    is_inner: bool = False,
 ) -> FastAPI:
     """The HTTP application over the searcher in `state`, counting into `metrics`.
 
     Without `search_key`, searches need no key. Without `reloader`, there is no route to reload;
     without `admin_key`, that route refuses every request. The same holds for `insight`, `judging`,
     and `writing` with `write_key`. The originals of documents are below `files`.
+    With `is_inner`, another one of these applications has it among its `indexes`.
 
     :param unread: The connections with answers that clients have not read yet.
     :param turns: What heads and bodies take on the event loop, on connections and in routes.
@@ -121,6 +126,9 @@ def create_app(
         _include(app, files_router(files), search_key)
     if query_log is not None:
         _include(app, feedback_router(query_log), search_key)
+    if indexes is not None:
+        _include(app, indexes_router(indexes), search_key)
+        app.mount("/indexes", indexes)
     for router in (operation.router, page, documentation_router(app)):
         app.include_router(router)
     of_admin = [] if reloader is None else [admin_router(reloader)]
@@ -136,6 +144,8 @@ def create_app(
         if route.path_format is not None:
             statuses = [200, _METHOD_NOT_ALLOWED, CLIENT_LEFT, *getattr(route, "responses", ())]
             metrics.expect(route.path_format, map(int, statuses))
+    if is_inner:
+        return app
     if cors_origins:
         app.add_middleware(
             CORSMiddleware,

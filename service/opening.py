@@ -4,13 +4,16 @@ import logging
 import os
 from contextlib import suppress
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from service.live.no_index import NoIndex
 from service.live.reload import ReplacedError
 from service.settings import Settings
 from swiftlet.encoders import DEFAULT_QUERY_ENCODER
-from swiftlet.encoders.opening import open_encoder
+from swiftlet.encoders.encoder import ModelEncoder
+from swiftlet.encoders.opening import Place, open_encoder
 from swiftlet.encoders.reranker import OnnxReranker
+from swiftlet.index.query_encoder import query_encoder_if_any
 from swiftlet.manifest import Manifest, read_manifest
 from swiftlet.search.searcher import Searcher
 
@@ -26,6 +29,33 @@ _WARM_UP_QUERIES = [
 _ATTEMPTS = 3
 
 logger = logging.getLogger(__name__)
+
+
+class SharedEncoders:
+    """Query encoders of directories, each of which is opened once as long as an index uses it."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Take the encoder that is set for all indexes of its embedding space."""
+        self._settings = settings
+        self._opened = WeakValueDictionary[tuple[Path, str], ModelEncoder]()
+
+    def of(self, index: Path) -> Place | ModelEncoder | None:
+        """The query encoder of an index; None if it has none.
+
+        :raises ArtefactError: When it is damaged.
+        """
+        place = self._settings.encoder
+        space = read_manifest(index, "index").embedding_space
+        if not isinstance(place, Path) or read_manifest(place, "encoder").embedding_space != space:
+            place = query_encoder_if_any(index)
+        if not isinstance(place, Path):
+            return place
+        key = place, read_manifest(place, "encoder").fingerprint
+        found = self._opened.get(key)
+        if found is None:
+            precision = self._settings.precision
+            found = self._opened[key] = open_encoder(place, "query", precision=precision)
+        return found
 
 
 def open_searcher(settings: Settings) -> Searcher:
@@ -78,6 +108,13 @@ def _opened(settings: Settings) -> Searcher:
     except BaseException:
         searcher.close()
         raise
+    return searcher
+
+
+def open_one_of(encoders: SharedEncoders, threads: int, index: Path) -> Searcher:
+    """The searcher of an index of the folder, verified and warm; errors as `open_searcher`."""
+    searcher = Searcher.open(index, encoders.of(index), readers=threads)
+    warm_up(searcher)
     return searcher
 
 

@@ -18,6 +18,7 @@ from service.admission.executor import SearchExecutor
 from service.app import create_app
 from service.listeners import BACKLOG
 from service.live.challenger import Challenger
+from service.live.indexes import Indexes
 from service.live.insight import Insight
 from service.live.judging import Judging
 from service.live.peers import Peers
@@ -26,7 +27,7 @@ from service.live.reload import Reloader
 from service.live.state import ServiceState
 from service.live.writing import Writing
 from service.loop import Server
-from service.opening import open_searcher, warm_up
+from service.opening import SharedEncoders, open_one_of, open_searcher, warm_up
 from service.settings import Settings, listed
 from service.sight.metrics import Metrics
 from service.wire.connection import UnreadAnswers, bounded_connection
@@ -44,6 +45,9 @@ if TYPE_CHECKING:  # its packages come with an extra
 _FILES, _FILES_OF_WRITES = 64, 32
 """Files that the process opens besides one document store per thread, with some connections; and
 those that connections leave free, for the first write and for a reload."""
+
+_FILES_OF_INDEX = 10
+"""Files of an open index besides one document store per thread."""
 
 
 def answer(
@@ -98,17 +102,31 @@ def answer(
         if challenger is not None:
             challenger.check(state.loaded.searcher)
         unread, turns, metrics = UnreadAnswers(), Turns(), Metrics(registry, peers)
-        app = create_app(
-            state,
+        create = partial(
+            create_app,
             limits=settings.limits,
             executor=executor,
             metrics=metrics,
             unread=unread,
             turns=turns,
+            search_key=_api_key(settings.search_keys, "SWIFTLET_SEARCH_KEYS"),
+        )
+        indexes = None
+        if settings.indexes is not None:
+            indexes = Indexes(
+                state,
+                settings.indexes,
+                partial(open_one_of, SharedEncoders(settings), settings.threads),
+                partial(create, is_inner=True),
+                cache_bytes=settings.cache_bytes // settings.open_indexes,
+                most_open=settings.open_indexes,
+            )
+            stack.callback(indexes.close)
+        app = create(
+            state,
             access_log=settings.access_log,
             reloader=reloader,
             writing=writing,
-            search_key=_api_key(settings.search_keys, "SWIFTLET_SEARCH_KEYS"),
             admin_key=_api_key(settings.admin_keys, "SWIFTLET_ADMIN_KEYS"),
             write_key=_api_key(settings.write_keys, "SWIFTLET_WRITE_KEYS"),
             cors_origins=listed(settings.cors_origins),
@@ -118,6 +136,7 @@ def answer(
             judging=judging,
             challenger=challenger,
             tracing=tracing,
+            indexes=indexes,
         )
         connection = bounded_connection(
             head_timeout_ms=settings.body_timeout_ms,
@@ -125,7 +144,7 @@ def answer(
             unread=unread,
             turns=turns,
             clients=peers.clients,
-            most_files=most_files(settings.threads),
+            most_files=most_files(settings),
         )
         config = uvicorn.Config(
             app,
@@ -159,17 +178,19 @@ def answer(
         Server(config, connection, listeners, state, reloader, peers, begin).run([])
 
 
-def most_files(threads: int) -> int:
+def most_files(settings: Settings) -> int:
     """The file descriptor from which on none is left for a connection."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = sys.maxsize if limit == resource.RLIM_INFINITY else limit
-    needed = threads + _FILES + _FILES_OF_WRITES
+    needed = settings.threads + _FILES + _FILES_OF_WRITES
+    if settings.indexes is not None:
+        needed += settings.open_indexes * (settings.threads + _FILES_OF_INDEX)
     if limit < needed:
         raise InvalidArgumentError(
             f"at most {limit} files may be open at once; at least {needed} are expected, "
             "by ulimit -n or LimitNOFILE"
         )
-    return limit - threads - _FILES_OF_WRITES
+    return limit - needed + _FILES
 
 
 def _api_key(keys: SecretStr, variable: str) -> ApiKey | None:

@@ -23,7 +23,7 @@ from service.settings import Settings, listed
 from service.sight.logs import begin_log
 from service.workers import Workers
 from swiftlet.encoders.opening import EncoderFunction, Place
-from swiftlet.errors import ArtefactError
+from swiftlet.errors import ArtefactError, InvalidArgumentError
 from swiftlet.index.document_encoder import document_encoder_of
 from swiftlet.manifest import read_manifest
 from swiftlet.search.searcher import Searcher
@@ -56,6 +56,10 @@ def serve(
     for kind, place in named.items():
         if isinstance(place, Path):
             read_manifest(place, kind)  # a missing one is refused before anything is logged
+    if settings.indexes is not None and not settings.indexes.is_dir():
+        raise InvalidArgumentError(
+            f"SWIFTLET_INDEXES is {settings.indexes}, but the path of a folder is expected"
+        )
     begin_log(settings.log_level, settings.log_format, settings.lines())
     needed = partial(
         needed_memory,
@@ -75,7 +79,7 @@ def serve(
     else:
         workers = most_processes(settings.threads, needed, memory_limit())
     settings = settings.model_copy(update={"threads": max(1, settings.threads // workers)})
-    most_files(settings.threads)
+    most_files(settings)
     check_memory_limit(needed(threads=settings.threads, processes=workers), memory_limit())
     # First, so that a taken port is reported before the index is read.
     with listen(settings.host, settings.port) as listeners:

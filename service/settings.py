@@ -79,6 +79,8 @@ class Settings(BaseSettings):
     index: Annotated[Path | Address, BeforeValidator(partial(place_of, "index"))] | None = Field(
         None, description=f"the path of an index directory, {ADDRESSES}"
     )
+    indexes: Path | None = Field(None, description="the path of a folder of index directories")
+    open_indexes: Count = 32
     encoder: EncoderPlace | None = Field(
         None,
         description="the path of an encoder directory, the name of one that ships, "
@@ -178,7 +180,7 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _an_index_or_an_encoder(self) -> Self:
-        if self.index is None and self.encoder is None:
+        if self.index is None and self.encoder is None and self.indexes is None:
             expected = type(self).model_fields["index"].description
             raise PydanticCustomError(
                 "no_index",

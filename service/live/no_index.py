@@ -8,8 +8,8 @@ from swiftlet.manifest import Manifest
 from swiftlet.search.searcher import Searcher
 
 NO_INDEX = (
-    "this service has no index: it answers /v1/embeddings alone; to search, start it by "
-    "swiftlet serve INDEX, or set SWIFTLET_INDEX"
+    "this service has no index at this address: GET /indexes names those of SWIFTLET_INDEXES, if "
+    "it is set; else start the service by swiftlet serve INDEX, or set SWIFTLET_INDEX"
 )
 
 

@@ -141,17 +141,9 @@ class Reloader:
             outcome.set_exception(error)
         else:
             outcome.set_result(loaded)
-        del searcher, loaded, outcome
-        unused = Event()
-        weakref.finalize(earlier, unused.set)
-        parts: list[Suggestions | Searcher] = [earlier.searcher, earlier.suggestions]
-        del earlier
-        # A failed search may keep a reference to it, in a cycle of frames and their exception.
-        while not unused.wait(_SECONDS_UNTIL_COLLECTION):
-            gc.collect()
-        while parts:
-            parts.pop().close()
-        _give_memory_back()
+        close = closing(earlier)
+        del searcher, loaded, outcome, earlier
+        close()
 
     def _refusal(self, error: Exception) -> Exception:
         reason = next((_REASONS[base] for base in type(error).__mro__ if base in _REASONS), _FAILED)
@@ -163,6 +155,23 @@ class Reloader:
         return ReloadRefusedError(
             f"{error}; the index {self._state.loaded.generation} stays in use"
         )
+
+
+def closing(loaded: LoadedIndex) -> Callable[[], None]:
+    """Closes an index as soon as nothing refers to it, also not the caller."""
+    unused = Event()
+    weakref.finalize(loaded, unused.set)
+    parts: list[Suggestions | Searcher] = [loaded.searcher, loaded.suggestions]
+
+    def close() -> None:
+        # A failed search may keep a reference to it, in a cycle of frames and their exception.
+        while not unused.wait(_SECONDS_UNTIL_COLLECTION):
+            gc.collect()
+        while parts:
+            parts.pop().close()
+        _give_memory_back()
+
+    return close
 
 
 def _give_memory_back() -> None:

@@ -354,6 +354,12 @@ class InfoAnswer(BaseModel):
     versions: dict[str, str]
 
 
+class IndexesAnswer(BaseModel):
+    """The answer of `/indexes`."""
+
+    indexes: list[str] = Field(description="Names, each of which answers below /indexes/NAME.")
+
+
 class HealthAnswer(BaseModel):
     """The answer of the health routes."""
 

@@ -94,6 +94,10 @@ class NotReadyError(RetrievalError):
     """The service does not answer searches now."""
 
 
+class UnknownIndexError(RetrievalError):
+    """The folder of the indexes has none of a name."""
+
+
 class UnknownFileError(RetrievalError):
     """The folder of the originals has no file of a document."""
 
@@ -134,6 +138,7 @@ PROBLEMS: dict[type[Exception], ProblemKind] = {
     ),
     WrongKeyError: ProblemKind(403, "wrong-key", "The key does not open this route"),
     UnknownDocumentError: ProblemKind(404, "unknown-document", "There is no such document"),
+    UnknownIndexError: ProblemKind(404, "unknown-index", "There is no such index"),
     UnknownFileError: ProblemKind(404, "unknown-file", "There is no such file"),
     UnknownRouteError: ProblemKind(404, "unknown-route", "There is no such route"),
     MethodNotAllowedError: ProblemKind(

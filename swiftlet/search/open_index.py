@@ -93,13 +93,13 @@ class OpenIndex:
     def open(
         cls,
         index: Path | Address,
-        encoder_place: Place | None,
+        encoder_place: Place | ModelEncoder | None,
         *,
         precision: Precision | None = None,
         reranker: Reranker | None = None,
         readers: int = 1,
     ) -> Self:
-        """Open an index with the query encoder at a place; verifies every file of both.
+        """Open an index with a query encoder, or the one at a place; verifies every file of both.
 
         Without one, texts are searched by their words alone.
 
@@ -123,7 +123,11 @@ class OpenIndex:
             check_embedding_spaces(of_encoder, manifest)  # the quick check comes first
         encoder: ModelEncoder | MissingEncoder = MissingEncoder(manifest)
         if encoder_place is not None:
-            encoder = open_encoder(encoder_place, "query", precision=precision)
+            encoder = (
+                open_encoder(encoder_place, "query", precision=precision)
+                if isinstance(encoder_place, Place)
+                else encoder_place
+            )
             directory = index if isinstance(index, Path) else None
             encoder = acceptance.of_index(encoder, directory, manifest)
         source: IndexSource

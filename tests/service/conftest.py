@@ -87,7 +87,7 @@ PATIENT = dict.fromkeys(("timeout_ms", "body_timeout_ms", "write_timeout_ms"), 6
 """Settings with which answers come in time also where cores are busy."""
 
 
-def start(index: Path, **settings: object) -> Server:
+def start(index: Path | str, **settings: object) -> Server:
     """Start a service of one process, unless `workers` says otherwise."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("SWIFTLET_")

@@ -61,7 +61,7 @@ def test_the_encoder_of_the_index_is_used_if_none_is_named(monkeypatch, tmp_path
         ("LOG_LEVEL", "loud", "is 'loud'; debug, info, warning or error is expected"),
         ("ENCODER", "absent", "SWIFTLET_ENCODER: absent is not a directory, nor the name of an"),
         ("ACCESS_LOG", "perhaps", "SWIFTLET_ACCESS_LOG is 'perhaps'; true or false is expected"),
-        ("INDEXES", "a", "SWIFTLET_INDEXES is no setting of Swiftlet; docs/settings.md lists"),
+        ("INDEXED", "a", "SWIFTLET_INDEXED is no setting of Swiftlet; docs/settings.md lists"),
     ],
 )
 def test_a_wrong_setting_is_refused_in_one_sentence(monkeypatch, name, value, sentence):
