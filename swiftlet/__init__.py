@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     )
     from swiftlet.evaluation.evaluate import evaluate
     from swiftlet.evaluation.fidelity import fidelity
-    from swiftlet.evaluation.weight import reset_weight, tune
+    from swiftlet.evaluation.weight import reset_weight, set_weight, tune
     from swiftlet.index.building.adopt import adopt
     from swiftlet.index.building.build import build
     from swiftlet.index.building.shards import Shards, encode
@@ -89,6 +89,7 @@ __all__ = [
     "pull",
     "push",
     "reset_weight",
+    "set_weight",
     "snapshot",
     "tune",
     "write",
@@ -100,7 +101,7 @@ _MODULES = {
     "swiftlet.encoders.encoder": ("OnnxEncoder", "load_encoder"),
     "swiftlet.evaluation.evaluate": ("evaluate",),
     "swiftlet.evaluation.fidelity": ("fidelity",),
-    "swiftlet.evaluation.weight": ("reset_weight", "tune"),
+    "swiftlet.evaluation.weight": ("reset_weight", "set_weight", "tune"),
     "swiftlet.index.building.adopt": ("adopt",),
     "swiftlet.index.building.build": ("build",),
     "swiftlet.index.building.shards": ("Shards", "encode"),

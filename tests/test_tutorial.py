@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "tutorial.md").read_text("utf-8")
 INSTALL, *STEPS, SERVE, CURL, DOCKER = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
 CORPUS = ["changes.md", "glossary.md", "image.md", "search.md", "tutorial.md"]
+RELEVANCE = (ROOT / "docs" / "relevance.md").read_text("utf-8")
 OWN_VECTORS = (ROOT / "docs" / "tutorial-own-vectors.md").read_text("utf-8")
 ENVIRONMENT = {
     **os.environ,
@@ -72,6 +73,43 @@ def test_the_commands_on_own_vectors_adopt_learn_compare_and_serve(tmp_path):
     timing, found = answer(serve, curl, tmp_path / "runs" / "own-vectors")
     assert "encode;dur=" in timing
     assert found["hits"][0]["document_id"] in {"bz2", "gzip", "lzma", "tarfile", "zipfile"}
+
+
+@pytest.mark.soak
+def test_the_relevance_loop_ends_with_a_better_encoder_that_is_published(tmp_path):
+    library, people = re.findall(r"```python\n(.*?)```", RELEVANCE, re.DOTALL)
+    (tmp_path / "library.py").write_text(library)
+    (tmp_path / "people.py").write_text(people)
+    steps = re.findall(r"```sh\n(.*?)```", RELEVANCE, re.DOTALL)
+    folder, index, log, report, pool, serve_pool, agreement, improve, publish = steps
+    said(f"{folder}cp ../../*.py .\n{index}", tmp_path)
+    folder = tmp_path / "runs" / "relevance"
+    played(log, "search", folder)
+    assert "500 searches" in said(report, folder)
+    said(pool, folder)
+    played(serve_pool, "judge", folder)
+    assert "Program" in said(agreement, folder)
+    verdict = said(improve, folder)
+    found = (folder / "better" / "report.md").read_text("utf-8")
+    assert "Publish all-MiniLM-L6-v2-query-lookup-adapted: nDCG@10 of " in found, found
+    named = re.search(r"^To publish: (.*)$", verdict, re.MULTILINE)
+    assert named
+    assert publish.startswith(named[1])
+    timing, answered = answer(publish, CURL, folder)
+    assert "encode;dur=" in timing
+    assert answered["hits"]
+
+
+def played(serve: str, part: str, folder: Path) -> None:
+    """Run a part of the program that plays people, while a service runs in a folder."""
+    *variables, command = (shlex.split(line) for line in serve.splitlines())
+    given = dict(each.split("=") for (each,) in variables)
+    words = [each.replace("$KEY", given.get("KEY", "")).replace("8080", "0") for each in command]
+    own = [each for each in words if each.startswith("SWIFTLET_")]
+    environment = {**ENVIRONMENT, **given, **dict(each.split("=", 1) for each in own)}
+    with served_by(words[len(own) :], cwd=folder, env=environment) as address:
+        program = [sys.executable, "people.py", part]
+        subprocess.run(program, cwd=folder, env=environment | {"ADDRESS": address}, check=True)
 
 
 @pytest.mark.check

@@ -28,6 +28,7 @@ from swiftlet.cli.models.hub import app as encoders
 from swiftlet.cli.models.train import train
 from swiftlet.cli.quality.compare import compare
 from swiftlet.cli.quality.evaluate import evaluate
+from swiftlet.cli.quality.improve import improve
 from swiftlet.cli.quality.judge import judge
 from swiftlet.cli.quality.report import report
 from swiftlet.cli.quality.table import table
@@ -150,6 +151,7 @@ _EXAMPLES: dict[Callable[..., None], str] = {
     compare: "swiftlet compare index FIRST SECOND --queries queries.jsonl",
     report: "swiftlet report index --log queries/",
     judge: "swiftlet judge judgements/ --index index --log queries/",
+    improve: "swiftlet improve index --judgements judgements/ --out better",
     table: "swiftlet table first.run second.run --qrels qrels.tsv",
     tune: "swiftlet tune index --queries queries.jsonl --qrels qrels.tsv",
     fidelity: "swiftlet fidelity index",

@@ -79,6 +79,12 @@ RelevantFrom = Annotated[
         min=1, help="The lowest grade of a relevant document; nDCG takes the grades as they are."
     ),
 ]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Another setting of a training: docs/distillation.md."
+    ),
+]
 AllowUnknown = Annotated[
     bool, typer.Option("--allow-unknown", help="Accept qrels with unknown ids.")
 ]

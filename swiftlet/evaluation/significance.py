@@ -1,7 +1,7 @@
 """Significance tests of the difference between two runs."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
@@ -59,6 +59,19 @@ TESTS: dict[TestName, Callable[[Mapping[str, float], Mapping[str, float]], Paire
     "t": paired_t_test,
     "wilcoxon": wilcoxon_test,
 }
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """The p-values of several tests, corrected so that all of them together err as one test does.
+
+    S. Holm, A simple sequentially rejective multiple test procedure (1979).
+    """
+    order = sorted(range(len(p_values)), key=p_values.__getitem__)
+    corrected, highest = [1.0] * len(p_values), 0.0
+    for rank, place in enumerate(order):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[place]))
+        corrected[place] = highest
+    return corrected
 
 
 def _paired(

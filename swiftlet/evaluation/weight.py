@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from swiftlet.arguments import StrPath, path_of
+from swiftlet.arguments import StrPath, number, path_of
 from swiftlet.corpora.rows import QrelsSource, Queries
 from swiftlet.encoders.encoder import Precision
 from swiftlet.encoders.opening import EncoderSpec
@@ -153,13 +153,26 @@ def reset_weight(index: StrPath) -> float:
     :returns: That weight.
     :raises RetrievalError: When the index is bad; else as `tune`.
     """
+    return _put_weight(index, None)
+
+
+def set_weight(index: StrPath, weight: float) -> float:
+    """Write a weight from 0 to 1 into the index, without evidence for it.
+
+    :returns: The weight.
+    :raises RetrievalError: When the weight or the index is bad; else as `tune`.
+    """
+    return _put_weight(index, number("weight", weight, least=0, most=1))
+
+
+def _put_weight(index: StrPath, weight: float | None) -> float:
     with _locked(index) as directory:
         details = read_manifest(directory).details
         if not details.get("language"):
             raise InvalidArgumentError(f"{index} was built without words, so it has no weight")
-        weight = default_weight(details)
-        change_details(directory, {"weight": weight, "weight_evidence": None})
-    return weight
+        chosen = default_weight(details) if weight is None else weight
+        change_details(directory, {"weight": chosen, "weight_evidence": None})
+    return chosen
 
 
 @contextmanager

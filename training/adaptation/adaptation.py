@@ -34,6 +34,9 @@ from training.recipes.validation_errors import describe_errors
 Export = Callable[..., object]
 """Writes an encoder in ONNX: `export.encoder_directory.export_encoder`."""
 
+ADAPTED = "-adapted"
+"""How the name of an adapted encoder ends."""
+
 AGAIN = "interrupted: run the same command again to continue"
 _LATER = Judged(queries="later", qrels="later")  # for settings that are checked before
 _PRECISIONS: tuple[Precision, ...] = ("fp32", "int8")
@@ -120,7 +123,7 @@ class Adaptation:
         )
         test = compare(before, after, comparison.judgements(texts.test))
         return encoder, {
-            "name": self._adapted_name,
+            "name": self.adapted_name,
             "held_out": test.num_queries,
             "ndcg@10": {"before": round(test.baseline_mean, 4), "after": round(test.mean, 4)},
             "p": test.p_value,
@@ -152,7 +155,7 @@ class Adaptation:
         self._export(
             run / QUERY_ENCODER,
             adapted,
-            name=self._adapted_name,
+            name=self.adapted_name,
             origin=f"{self._name}, adapted to an index",
             precisions=_PRECISIONS,
             overwrite=True,
@@ -165,8 +168,9 @@ class Adaptation:
         return adapted
 
     @property
-    def _adapted_name(self) -> str:
-        return f"{self._name.removesuffix('-adapted')}-adapted"
+    def adapted_name(self) -> str:
+        """The name of the adapted encoder."""
+        return f"{self._name.removesuffix(ADAPTED)}{ADAPTED}"
 
     def _distillation(self, index: Path, judged: tuple[Judged, ...]) -> Distillation:
         of_kind = OF_LOOKUP if is_exported_lookup(self._student) else OF_LAYERS

@@ -16,12 +16,12 @@ from swiftlet.evaluation.significance import PairedTest
 from swiftlet.index.changes.log import Changes
 from swiftlet.index.document_encoder import document_encoder_of, load_document_encoder
 from swiftlet.index.query_encoder import query_encoder_of
-from swiftlet.manifest import change_details, read_manifest
+from swiftlet.manifest import Manifest, change_details, read_manifest
 from swiftlet.publication import check_target, discard, locked_working_directory, publish
 from swiftlet.search.opening import open_searcher
 from training.adaptation.adaptation import AGAIN, Adaptation, Export, compare
 from training.adaptation.texts import judged_queries, known_items
-from training.distillation.settings import Distillation
+from training.distillation.settings import Distillation, Judged
 from training.loop.checkpoints import CHECKPOINT
 from training.loop.log import TrainingProgress
 from training.recipes.overrides import apply_override
@@ -54,17 +54,9 @@ def adapt_to_index(
         is too little to learn from.
     """
     manifest = read_manifest(index, "index")
-    if index.resolve() in {out.resolve(), *out.resolve().parents}:
-        raise InvalidArgumentError(f"{out} is the index or in it: choose a place outside")
+    check_outside(index, out)
     check_target(out, overwrite=overwrite, kind="encoder")
-    if document_encoder is None:
-        document_encoder = directory_of(document_encoder_of(manifest.details))
-    load_document_encoder(manifest.details, document_encoder)
-    with closing(Changes(index, manifest)) as changes:
-        if changes.count():
-            raise InvalidArgumentError(
-                f"{index} has changes that are not merged: run swiftlet compact {index} first"
-            )
+    document_encoder = document_encoder_for(index, manifest, document_encoder)
     today = directory_of(query_encoder_of(index))
     start = today if student is None else encoders.find(student)
     if read_manifest(today, "encoder").embedding_space != manifest.embedding_space:
@@ -75,7 +67,7 @@ def adapt_to_index(
         export,
         queries=[] if qrels else queries,
         progress=progress,
-        settings=_settings(settings),
+        settings=parsed_settings(settings),
     )
     with locked_working_directory(out) as working:
         try:
@@ -84,11 +76,11 @@ def adapt_to_index(
                 if qrels is None:
                     texts = known_items(index, working)
                 else:
-                    judgements = _judgements(queries[0], qrels, retriever, allow_unknown, progress)
+                    judged = JudgedBy.of(queries[0], qrels)
+                    judgements = usable(judged, retriever, allow_unknown, progress)
                     texts = judged_queries(index, judgements, working)
                 encoder = adaptation.train(index, texts, working)
-                test = Path(texts.test.queries), Path(texts.test.qrels)
-                judgements = _judgements(*test, retriever, False, progress)
+                judgements = held_out(texts.test, retriever, progress)
                 with open_searcher(index, encoder=encoder) as adapted:
                     # The words of a sentence find its document, whatever the encoder.
                     modes = ("dense",) if qrels is None else searcher.modes
@@ -114,7 +106,37 @@ def adapt_to_index(
     return tests
 
 
-def _settings(overrides: Sequence[str]) -> dict[str, Any]:
+def check_outside(index: Path, out: Path) -> None:
+    """Refuse to write what an adaptation makes into an index.
+
+    :raises InvalidArgumentError: When `out` is the index or in it.
+    """
+    if index.resolve() in {out.resolve(), *out.resolve().parents}:
+        raise InvalidArgumentError(f"{out} is the index or in it: choose a place outside")
+
+
+def document_encoder_for(index: Path, manifest: Manifest, document_encoder: Path | None) -> Path:
+    """The document encoder that students of an index imitate.
+
+    :raises RetrievalError: When it is not the index's, or the index has changes that are not
+        merged.
+    """
+    if document_encoder is None:
+        document_encoder = directory_of(document_encoder_of(manifest.details))
+    load_document_encoder(manifest.details, document_encoder)
+    with closing(Changes(index, manifest)) as changes:
+        if changes.count():
+            raise InvalidArgumentError(
+                f"{index} has changes that are not merged: run swiftlet compact {index} first"
+            )
+    return document_encoder
+
+
+def parsed_settings(overrides: Sequence[str]) -> dict[str, Any]:
+    """The settings of a distillation that options --set give.
+
+    :raises InvalidArgumentError: When an adaptation decides one itself, or it is out of range.
+    """
     given: dict[str, Any] = {}
     for override in overrides:
         apply_override(given, override)
@@ -130,15 +152,13 @@ def _settings(overrides: Sequence[str]) -> dict[str, Any]:
     return given
 
 
-def _judgements(
-    queries: Path,
-    qrels: Path,
-    retriever: Retriever,
-    allow_unknown: bool,
-    progress: TrainingProgress,
+def usable(
+    judged: JudgedBy, retriever: Retriever, allow_unknown: bool, progress: TrainingProgress
 ) -> JudgedSet:
-    """The judged queries with a relevant document in the index, without unknown documents."""
-    judged = JudgedBy.of(queries, qrels)
+    """The judged queries with a relevant document in the index, without unknown documents.
+
+    :raises CollectionError: When there is none, or a document is unknown, unless `allow_unknown`.
+    """
     found = judged.matched(retriever, progress, allow_unknown=allow_unknown)
     known = {
         query_id: {d: grade for d, grade in grades.items() if retriever.holds(d)}
@@ -147,7 +167,12 @@ def _judgements(
     chosen = [each for each in found.queries if max(known[each.query_id].values(), default=0) > 0]
     if not chosen:
         raise CollectionError(
-            qrels,
+            judged.path,
             "no query has a relevant document in the index: do the qrels name its documents?",
         )
     return JudgedSet(chosen, {each.query_id: known[each.query_id] for each in chosen}, "")
+
+
+def held_out(test: Judged, retriever: Retriever, progress: TrainingProgress) -> JudgedSet:
+    """The queries of a test that an adaptation wrote."""
+    return usable(JudgedBy.of(Path(test.queries), Path(test.qrels)), retriever, False, progress)

@@ -23,19 +23,25 @@ def tune(
     encoder: QueryEncoderOption = None,
     precision: PrecisionOption = None,
     allow_unknown: AllowUnknown = False,
+    weight: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="Write this weight.", show_default="the best one"),
+    ] = None,
     reset: Annotated[
         bool, typer.Option("--reset", help="Write the weight that ships in place of a tuned one.")
     ] = False,
 ) -> None:
     """Find the weight of the dense score in hybrid searches, and write it into the index."""
-    from swiftlet.evaluation.weight import reset_weight
+    from swiftlet.evaluation.weight import reset_weight, set_weight
     from swiftlet.evaluation.weight import tune as find
 
-    if [queries is None, qrels is None] != [reset, reset]:
-        raise typer.BadParameter("give both --queries and --qrels, or --reset alone")
+    given = [queries is not None and qrels is not None, weight is not None, reset]
+    if sum(given) != 1 or (queries is None) != (qrels is None):
+        raise typer.BadParameter("give both --queries and --qrels, or --weight or --reset alone")
     if queries is None or qrels is None:
-        weight = reset_weight(index)
-        print_result(index, f"the weight is now {weight:g}, as shipped")
+        written = reset_weight(index) if weight is None else set_weight(index, weight)
+        as_shipped = ", as shipped" if reset else ""
+        print_result(index, f"the weight is now {written:g}{as_shipped}")
         return
     with ProgressBars() as progress:
         tuned = find(

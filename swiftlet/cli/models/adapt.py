@@ -11,6 +11,7 @@ from swiftlet.cli.options import (
     IndexDirectory,
     Overwrite,
     RememberedEncoderOption,
+    Settings,
     complete_encoder,
 )
 from swiftlet.cli.terminal import ProgressBars, figures_table, output, print_plain, print_result
@@ -40,12 +41,7 @@ def adapt(
         ),
     ] = None,
     encoder: RememberedEncoderOption = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="Another setting; see docs/distillation.md."
-        ),
-    ] = None,
+    settings: Settings = None,
     allow_unknown: AllowUnknown = False,
     overwrite: Overwrite = False,
 ) -> None:

@@ -53,6 +53,21 @@ def tiny_index(corpus, tiny_encoder, tmp_path_factory) -> Path:
     return out
 
 
+@pytest.fixture(scope="session")
+def judged(tmp_path_factory) -> tuple[Path, Path]:
+    """Two queries for each document, and their qrels; read only."""
+    chance, folder = random.Random(5), tmp_path_factory.mktemp("judged")
+    queries, qrels = folder / "queries.jsonl", folder / "qrels.tsv"
+    rows, lines = [], ["query-id\tcorpus-id\tscore"]
+    for number in range(2 * DOCUMENTS):
+        text = f"what is {own_word(number // 2)} {chance.choice(WORDS)}"
+        rows.append(json.dumps({"_id": f"q{number}", "text": text}))
+        lines.append(f"q{number}\t{number // 2}\t1")
+    queries.write_text("\n".join(rows))
+    qrels.write_text("\n".join(lines))
+    return queries, qrels
+
+
 def own_word(number: int) -> str:
     """A word of two of the known ones."""
     first, second = divmod(number, len(WORDS))

@@ -1,7 +1,5 @@
 """`swiftlet adapt`."""
 
-import json
-import random
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -13,25 +11,9 @@ from swiftlet.cli.main import INTERRUPTED
 from swiftlet.encoders import DEFAULT_ENCODER, LOOKUP_QUERY_ENCODER
 from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.manifest import load_manifest, read_manifest, write_manifest
-from tests.checkpoints import WORDS
 from tests.command_line import refusal, swiftlet
-from tests.swiftlet.cli.conftest import DOCUMENTS, own_word
+from tests.swiftlet.cli.conftest import DOCUMENTS
 from training.model.towers import Tower
-
-
-@pytest.fixture(scope="module")
-def judged(tmp_path_factory) -> tuple[Path, Path]:
-    """Two queries for each document, and their qrels; read only."""
-    chance, folder = random.Random(5), tmp_path_factory.mktemp("judged")
-    queries, qrels = folder / "queries.jsonl", folder / "qrels.tsv"
-    rows, lines = [], ["query-id\tcorpus-id\tscore"]
-    for number in range(2 * DOCUMENTS):
-        text = f"what is {own_word(number // 2)} {chance.choice(WORDS)}"
-        rows.append(json.dumps({"_id": f"q{number}", "text": text}))
-        lines.append(f"q{number}\t{number // 2}\t1")
-    queries.write_text("\n".join(rows))
-    qrels.write_text("\n".join(lines))
-    return queries, qrels
 
 
 @pytest.fixture(scope="module")

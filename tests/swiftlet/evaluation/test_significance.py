@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swiftlet.errors import InvalidArgumentError
-from swiftlet.evaluation.significance import TESTS, paired_t_test, wilcoxon_test
+from swiftlet.evaluation.significance import TESTS, holm, paired_t_test, wilcoxon_test
 
 
 def numbered(*values: float) -> dict[str, float]:
@@ -80,3 +80,10 @@ def test_runs_over_different_queries_are_not_compared(test, other):
         test(numbered(1.0, 2.0), other)
     with pytest.raises(InvalidArgumentError, match="at least one"):
         test({}, {})
+
+
+def test_holms_correction_is_that_of_the_textbook():
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.9, 0.6]) == [1, 1]
+    assert holm([0.04]) == [0.04]
+    assert holm([]) == []

@@ -117,8 +117,8 @@ def test_the_command_says_what_it_found(index, tmp_path):
     assert command("delete", index, CODES[0]).exit_code == 0
     assert "--allow-unknown" in refusal(command("tune", index, *given))
     assert command("tune", index, *given, "--allow-unknown").exit_code == 0
-    for options in (given[:2], (), (*given, "--reset")):
-        assert "or --reset alone" in refusal(command("tune", index, *options))
+    for options in (given[:2], (), (*given, "--reset"), ("--weight", 0, "--reset")):
+        assert "or --weight or --reset alone" in refusal(command("tune", index, *options))
     assert load_manifest(index, "index").details["weight"] == found
     assert f"the weight is now {DEFAULT_WEIGHT:g}" in command("tune", index, "--reset").stdout
     with swiftlet.open(index) as searcher:
