@@ -1,5 +1,6 @@
 """The folder of judgements that people judge at /judge."""
 
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,7 @@ from swiftlet.relevance.judgements import (
     check_judge,
     read_judgements,
 )
-from swiftlet.relevance.pool import holds, read_pool
+from swiftlet.relevance.pool import FILE, Pool, holds, read_pool
 from swiftlet.search.searcher import Searcher
 
 
@@ -27,6 +28,7 @@ class Judging:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._read: tuple[tuple[int, ...], Pool] | None = None
 
     def pool(self, judge: str, searcher: Searcher) -> dict[str, Any]:
         """What there is to judge, each document with the grade that `judge` gave it, if any.
@@ -36,7 +38,7 @@ class Judging:
         """
         judge = _checked(judge)
         try:
-            pool = read_pool(self._folder)
+            pool = self._pool()
             there = pool.held(partial(holds, searcher))
             given = read_judgements(self._folder, there.pairs).of(judge)
         except CollectionError as error:
@@ -69,7 +71,7 @@ class Judging:
             grade=grade,
         )
         try:
-            pool = read_pool(self._folder)
+            pool = self._pool()
             if (query_id, document_id) not in pool.pairs:
                 raise InvalidRequestError(
                     "document_id",
@@ -81,6 +83,19 @@ class Judging:
         except CollectionError as error:
             raise NotReadyError(f"{error}") from error
         return len(verdict.judgements.of(judgement.judge))
+
+    def _pool(self) -> Pool:
+        """The pool, which is read again only if it was written anew.
+
+        :raises CollectionError: As `read_pool`.
+        """
+        state: tuple[int, ...] = ()
+        with suppress(OSError):
+            found = (self._folder / FILE).stat()
+            state = found.st_ino, found.st_mtime_ns, found.st_size
+        if self._read is None or not state or self._read[0] != state:
+            self._read = state, read_pool(self._folder)
+        return self._read[1]
 
 
 def _checked(judge: str) -> str:

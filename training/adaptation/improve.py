@@ -15,7 +15,7 @@ from swiftlet.evaluation.experiment import JudgedSet, run_queries
 from swiftlet.evaluation.metrics import evaluate_per_query
 from swiftlet.evaluation.retrievers import Retriever, SearcherRetriever
 from swiftlet.evaluation.significance import holm, paired_t_test
-from swiftlet.evaluation.weight import tune_weight, weights_to_try
+from swiftlet.evaluation.weight import FEWEST_QUERIES, tune_weight, weights_to_try
 from swiftlet.index.query_encoder import query_encoder_of
 from swiftlet.manifest import read_manifest
 from swiftlet.publication import check_target, clear, discard, locked_working_directory, publish
@@ -43,6 +43,7 @@ from training.loop.log import TrainingProgress
 
 _TOP = 10
 _MOST_LOGGED = 10_000
+_WITH_FEWER = f"from {FEWEST_QUERIES} on, swiftlet tune finds a weight"
 
 
 def improve(
@@ -149,7 +150,7 @@ def _texts(
     index: Path, judgements: JudgedSet, working: Path
 ) -> tuple[AdaptationTexts, Judged | None]:
     """What is learnt from and tested on, and sentences that nothing learns, if there are enough."""
-    texts = judged_queries(index, judgements, working)
+    texts = judged_queries(index, judgements, working, _WITH_FEWER)
     with suppress(InvalidArgumentError):  # the corpus has too few sentences
         known = known_items(index, working / "known")
         return replace(texts, training=(texts.training[0], *known.training)), known.test

@@ -31,6 +31,7 @@ _DECIDED = {
     "queries", "corpora", "sentences", "index", "judged", "patience", "pairs", "projection_only",
 }  # fmt: skip
 _HIGHEST_RATE = 1
+_WITHOUT_QRELS = "without qrels, the sentences of the index are enough"
 
 
 def adapt_to_index(
@@ -78,7 +79,7 @@ def adapt_to_index(
                 else:
                     judged = JudgedBy.of(queries[0], qrels)
                     judgements = usable(judged, retriever, allow_unknown, progress)
-                    texts = judged_queries(index, judgements, working)
+                    texts = judged_queries(index, judgements, working, _WITHOUT_QRELS)
                 encoder = adaptation.train(index, texts, working)
                 judgements = held_out(texts.test, retriever, progress)
                 with open_searcher(index, encoder=encoder) as adapted:

@@ -58,14 +58,14 @@ def known_items(index: Path, folder: Path, seed: int = 0) -> AdaptationTexts:
 
 
 def judged_queries(
-    index: Path, judgements: JudgedSet, folder: Path, seed: int = 0
+    index: Path, judgements: JudgedSet, folder: Path, advice: str, seed: int = 0
 ) -> AdaptationTexts:
     """Judged queries in two parts without a document in common, and sentences for training.
 
+    :param advice: What to do instead where there are too few queries.
     :raises TrainingDataError: When there are too few queries.
     """
-    advice = "; without qrels, the sentences of the index are enough"
-    learnt, held_out = split_by_documents(judgements, advice)
+    learnt, held_out = split_by_documents(judgements, f"; {advice}")
     sentences = _sentences(index, seed, _SENTENCES)
     known = (_known_items(folder / "sentences", sentences),) if sentences else ()
     return AdaptationTexts(

@@ -132,7 +132,9 @@ def test_what_cannot_be_improved_is_refused_and_leaves_nothing(index, judgements
         qrels.write("\nq0\tnowhere\t1\n")
     assert "1 unknown document ids ('nowhere')" in refused(gone)
     (gone / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq0\t1\t1\n")
-    assert "at least 50 queries with different words" in refused(gone)
+    told = refused(gone)
+    assert "at least 50 queries with different words" in told
+    assert told.endswith("from 10 on, swiftlet tune finds a weight")
     assert swiftlet("delete", index, "1").exit_code == 0
     assert f"run swiftlet compact {index} first" in refused(judgements)
 
