@@ -19,7 +19,7 @@ from statistics import fmean
 
 from scipy.stats import spearmanr
 
-from experiments.own_vectors.boxes import COLLECTIONS, LEARNT, LOG, SETTINGS, STUDENTS
+from experiments.own_vectors.boxes import COLLECTIONS, LOG, SETTINGS
 from experiments.own_vectors.students import figures_of, sentences_of
 from measuring.experiment import Experiment, Found, Run, kept
 from measuring.machine import describe_machine
@@ -50,12 +50,12 @@ def runs(options: Namespace) -> list[list[Run]]:
     return [
         [
             (box, name, student, learnt, seed)
+            for part in SETTINGS["plan"]
             for learnt, student, name, box, seed in product(
                 *(part[key] for key in ("learnt", "students", "collections", "boxes", "seeds"))
             )
             if (box, name, student, learnt) not in before
         ]
-        for part in SETTINGS["plan"]
     ]
 
 
@@ -87,10 +87,6 @@ def collected(options: Namespace, found: Found) -> Figures:
         "held-out passages": LEAST_OF_PASSAGES,
     }
     dense = [row["dense"] for row in rows]
-    ways = list(product(STUDENTS, [way for way, of in LEARNT.items() if not of.get("trial")]))
-    places = product(SETTINGS["wanted"]["boxes"], COLLECTIONS)
-    wanted = [(*place, *way) for place, way in product(places, ways)]
-    measured = {named(row) for row in rows}
     on = {row["machine"]: dict[str, None]() for row in rows}
     for row in rows:
         on[row["machine"]][row["collection"]] = None
@@ -103,10 +99,8 @@ def collected(options: Namespace, found: Found) -> Figures:
             for key in bounds
             if rows
         },
-        "boxes": SETTINGS["wanted"]["boxes"],
+        "boxes": SETTINGS["boxes"],
         "collections": [*COLLECTIONS],
-        "ways": len(ways),
-        "missing": [each for each in wanted if each not in measured],
         "goals": SETTINGS["goals"],
     }
 
