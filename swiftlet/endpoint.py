@@ -215,7 +215,7 @@ class ModelEndpoint:
 
 
 def _reason(answer: str) -> str:
-    """What a server says of its refusal, where it is JSON; pages of HTML say nothing."""
+    """What a server says of its refusal in JSON; pages of HTML and other objects say nothing."""
     try:
         found: Any = json.loads(answer)
     except (ValueError, RecursionError):
@@ -223,4 +223,4 @@ def _reason(answer: str) -> str:
     for name in ("error", "message", "detail"):
         if isinstance(found, dict):
             found = found.get(name, found)
-    return f": {shown(found)}"
+    return f": {shown(found)}" if isinstance(found, str) else ""

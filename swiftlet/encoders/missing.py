@@ -8,8 +8,9 @@ from swiftlet.manifest import Manifest
 
 NO_ENCODER = (
     "the index was made of vectors without an encoder, so a text has no embedding: give the "
-    "embedding, too, search by words (mode 'lexical'), name an encoder of these vectors with "
-    "--encoder (in the service by SWIFTLET_ENCODER), or make one by swiftlet distill --index INDEX"
+    "embedding, too, search by its words (mode 'lexical'), name an encoder of these vectors with "
+    "--encoder (in the service by SWIFTLET_ENCODER), or make one of its texts by swiftlet distill "
+    "--index INDEX"
 )
 
 NO_MODEL = (

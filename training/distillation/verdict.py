@@ -1,7 +1,7 @@
 """Whether a student is good enough for the index that it has learnt from."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -14,6 +14,7 @@ from swiftlet.errors import RetrievalError
 from swiftlet.evaluation.experiment import JudgedSet
 from swiftlet.index.query_encoder import query_encoder_if_any
 from swiftlet.index.vectors.vector_index import VectorIndex
+from swiftlet.manifest import read_manifest
 from swiftlet.types import Query
 from training.distillation.overlap import IndexComparison, Overlap, ndcg
 from training.distillation.pairs import IndexPairs
@@ -68,6 +69,15 @@ class Verdict:
     unknown: float = 0.0
     before: float | None = None
     trained: float | None = None
+
+    @classmethod
+    def of_run(cls, run: Path) -> "Verdict | None":
+        """That of a finished run; None if it was not judged."""
+        details = read_manifest(run).details.get("verdict")
+        if details is None:
+            return None
+        known = {each.name: details[each.name] for each in fields(cls) if each.name in details}
+        return cls(**{"known_items": None, **known})
 
     @property
     def figure(self) -> float:

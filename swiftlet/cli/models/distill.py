@@ -181,6 +181,7 @@ def distill(
     with extra("training"):
         from training.distillation.distill import distill as run
         from training.distillation.settings import Distillation, Judged
+        from training.distillation.verdict import Verdict
         from training.recipes.validation_errors import describe_errors
     try:
         # TOML has only lists; the settings are immutable and have tuples.
@@ -192,7 +193,6 @@ def distill(
     test = None
     if test_queries is not None and qrels is not None:
         test = Judged(queries=str(test_queries), qrels=str(qrels))
-    verdict = None
     if not has_ended(out, resume=resume):
         with ProgressBars() as progress:
             outcome = run(
@@ -205,9 +205,9 @@ def distill(
                 overwrite=overwrite,
                 progress=progress,
             )
-        verdict = outcome.verdict
         _print_outcome(outcome, out, "the index" if teacher is None else "the teacher")
-    for exported in export_models(out):
+    exported_models, verdict = export_models(out), Verdict.of_run(out)
+    for exported in exported_models:
         if verdict is not None:
             print_result(exported, sentence_of(verdict))
         if verdict is not None and not verdict.is_good:

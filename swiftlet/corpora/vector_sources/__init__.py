@@ -148,6 +148,12 @@ def _reader_of(path: Path) -> tuple[Reader | None, str]:
                 "are read: copy them to a server, as docs/coming-from.md shows, and adopt "
                 "qdrant://HOST:6333/COLLECTION",
             )
+        if path.suffix.lower() in {".pkl", ".pickle"}:
+            raise CollectionError(
+                path,
+                "a pickle may run any program when it is read: adopt the vectors beside it, or "
+                "write its own with numpy.save; docs/coming-from.md has examples",
+            )
         suffixes = [suffix.lower() for suffix in path.suffixes]
         kept = [suffix for suffix in suffixes[-2:] if suffix not in COMPRESSED_SUFFIXES]
         if kept and kept[-1] in _FILES:

@@ -156,6 +156,9 @@ def test_an_index_alone_gives_an_encoder_and_a_verdict(tmp_path):
     good = read_manifest(out).details["verdict"]["is_good"]
     assert (f"Next: swiftlet serve {index} --encoder {encoder}" in result.stdout) == good
     assert ("use it: " if good else "not good enough yet: ") in result.stdout
+    again = swiftlet("distill", "--index", index, "--out", out, "--resume")
+    told = result.stdout[result.stdout.index(f"{encoder}: ") :]
+    assert told in again.stdout
 
 
 def test_an_index_teaches_no_queries_without_a_teacher(index, collection, tmp_path):

@@ -361,6 +361,8 @@ def test_a_pickle_of_langchain_is_refused_with_the_way_round(tmp_path):
     (tmp_path / "index.faiss").write_bytes(b"")
     with pytest.raises(CollectionError, match=r"is a pickle, which may run any program.*coming-fr"):
         open_vectors(tmp_path)
+    with pytest.raises(CollectionError, match=r"a pickle may run any program.*coming-from"):
+        open_vectors(tmp_path / "index.pkl")
 
 
 def test_a_folder_of_qdrants_local_mode_is_refused_and_its_pickles_are_not_read(tmp_path):
