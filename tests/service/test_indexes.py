@@ -126,7 +126,7 @@ def test_a_link_may_lead_to_another_index(client, folder):
     for target, expected in (("second", "tea"), ("first", "bees-1")):
         link.with_name(".new").symlink_to(target)
         link.with_name(".new").rename(link)
-        wait_until(lambda: best(client, "current", "nectar or tea") == expected)  # noqa: B023
+        wait_until(lambda wanted=expected: best(client, "current", "nectar or tea") == wanted)
     link.unlink()
 
 
