@@ -39,9 +39,10 @@ from service.wire.body import JsonRoute
 from service.wire.connection import UnreadAnswers
 from service.wire.keys import ApiKey
 from service.wire.openapi import openapi_of, problems
-from service.wire.problems import MissingKeyError, WrongKeyError
+from service.wire.problems import MissingKeyError
 from service.wire.refusals import add_problem_handlers
 from service.wire.requests import Limits
+from service.wire.rights import BusyKeyError, WrongKeyError
 from service.wire.turns import Turns
 
 if TYPE_CHECKING:  # its packages come with an extra
@@ -177,5 +178,5 @@ def _include(app: FastAPI, router: APIRouter, key: ApiKey | None) -> None:
         app.include_router(
             router,
             dependencies=[Depends(key)],
-            responses=problems(MissingKeyError, WrongKeyError, ready=False),
+            responses=problems(MissingKeyError, WrongKeyError, BusyKeyError, ready=False),
         )

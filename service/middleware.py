@@ -84,6 +84,8 @@ class RequestContextMiddleware:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 self._add_headers(message["headers"], context)
+            elif context.key is not None:
+                context.key.use(len(message.get("body", b"")))
             await send(message)
 
         self._metrics.in_flight.inc()

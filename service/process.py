@@ -32,6 +32,7 @@ from service.settings import Settings, listed
 from service.sight.metrics import Metrics
 from service.wire.connection import UnreadAnswers, bounded_connection
 from service.wire.keys import ApiKey
+from service.wire.rights import KeyFile, Right
 from service.wire.turns import Turns
 from swiftlet.encoders.encoder import OnnxEncoder
 from swiftlet.errors import InvalidArgumentError
@@ -56,12 +57,14 @@ def answer(
     refining: Callable[[], tuple[int, int] | None] | None,
     opened: list[Searcher],
     secret: bytes,
+    keys: KeyFile | None,
     peers: Peers,
     on_ready: Callable[[], None],
 ) -> None:
     """Answer requests in this process until it is stopped.
 
     :param secret: What no other service knows.
+    :param keys: Those of a file, whose limits all processes share.
     """
     registry = CollectorRegistry()
     with ExitStack() as stack:
@@ -102,6 +105,7 @@ def answer(
         if challenger is not None:
             challenger.check(state.loaded.searcher)
         unread, turns, metrics = UnreadAnswers(), Turns(), Metrics(registry, peers)
+        search_key = _api_key(settings.search_keys, "SWIFTLET_SEARCH_KEYS", "search", keys)
         create = partial(
             create_app,
             limits=settings.limits,
@@ -109,7 +113,7 @@ def answer(
             metrics=metrics,
             unread=unread,
             turns=turns,
-            search_key=_api_key(settings.search_keys, "SWIFTLET_SEARCH_KEYS"),
+            search_key=search_key,
         )
         indexes = None
         if settings.indexes is not None:
@@ -120,6 +124,7 @@ def answer(
                 partial(create, is_inner=True),
                 cache_bytes=settings.cache_bytes // settings.open_indexes,
                 most_open=settings.open_indexes,
+                key=search_key,
             )
             stack.callback(indexes.close)
         app = create(
@@ -127,8 +132,8 @@ def answer(
             access_log=settings.access_log,
             reloader=reloader,
             writing=writing,
-            admin_key=_api_key(settings.admin_keys, "SWIFTLET_ADMIN_KEYS"),
-            write_key=_api_key(settings.write_keys, "SWIFTLET_WRITE_KEYS"),
+            admin_key=_api_key(settings.admin_keys, "SWIFTLET_ADMIN_KEYS", "admin", keys),
+            write_key=_api_key(settings.write_keys, "SWIFTLET_WRITE_KEYS", "write", keys),
             cors_origins=listed(settings.cors_origins),
             files=settings.files,
             query_log=query_log,
@@ -193,8 +198,10 @@ def most_files(settings: Settings) -> int:
     return limit - needed + _FILES
 
 
-def _api_key(keys: SecretStr, variable: str) -> ApiKey | None:
-    return ApiKey(listed(keys), variable=variable) if listed(keys) else None
+def _api_key(keys: SecretStr, variable: str, right: Right, file: KeyFile | None) -> ApiKey | None:
+    if not listed(keys) and file is None:
+        return None
+    return ApiKey(listed(keys), variable=variable, right=right, file=file)
 
 
 def _query_log(

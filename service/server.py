@@ -21,6 +21,7 @@ from service.opening import open_searcher
 from service.process import answer, most_files
 from service.settings import Settings, listed
 from service.sight.logs import begin_log
+from service.wire.rights import KeyFile
 from service.workers import Workers
 from swiftlet.encoders.opening import EncoderFunction, Place
 from swiftlet.errors import ArtefactError, InvalidArgumentError
@@ -60,13 +61,15 @@ def serve(
         raise InvalidArgumentError(
             f"SWIFTLET_INDEXES is {settings.indexes}, but the path of a folder is expected"
         )
+    keys = None if settings.keys is None else KeyFile(settings.keys)
     begin_log(settings.log_level, settings.log_format, settings.lines())
+    takes_writes = listed(settings.write_keys) or (keys is not None and keys.grants("write"))
     needed = partial(
         needed_memory,
         settings.index if isinstance(settings.index, Path) else None,
         settings.query_encoder,
         cache_bytes=settings.cache_bytes,
-        document_encoder=_document_encoder(settings) if listed(settings.write_keys) else None,
+        document_encoder=_document_encoder(settings) if takes_writes else None,
         reranker=settings.reranker,
         challenger=settings.challenger_encoder,
     )
@@ -105,7 +108,7 @@ def serve(
             announce()
 
         secret = token_bytes(_SECRET_BYTES)
-        work = partial(answer, settings, listeners, refining, opened, secret)
+        work = partial(answer, settings, listeners, refining, opened, secret, keys)
         if workers == 1:
             work(Peers(), announce)
         else:

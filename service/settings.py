@@ -124,6 +124,7 @@ class Settings(BaseSettings):
     index_token: SecretStr = Field(
         SecretStr(""), description="the token of the server that holds the index"
     )
+    keys: Path | None = Field(None, description="the path of a file of keys")
     search_keys: Keys = SecretStr("")
     admin_keys: Keys = SecretStr("")
     write_keys: Keys = SecretStr("")

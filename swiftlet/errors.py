@@ -69,6 +69,10 @@ class FilterError(InvalidArgumentError, ValueError):
     field = "filter"
 
 
+class UnknownFieldError(FilterError):
+    """A filter or a boost names a field, or a kind of value, that no document has; names all."""
+
+
 class GroupingError(FilterError):
     """Documents cannot be grouped by a field: none has it, or one has several values of it."""
 

@@ -12,11 +12,13 @@ from pathlib import Path
 from threading import Thread
 from time import perf_counter
 
+from starlette.requests import Request
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.live.reload import closing
 from service.live.state import ServiceState
+from service.wire.keys import ApiKey
 from service.wire.problems import NotReadyError, UnknownIndexError
 from swiftlet.errors import RetrievalError, shown
 from swiftlet.manifest import FILE_NAME as MANIFEST
@@ -60,14 +62,16 @@ class Indexes:
         *,
         cache_bytes: int,
         most_open: int,
+        key: ApiKey | None = None,
     ) -> None:
         """Open indexes by `load`, and answer their requests by what `make` gives.
 
         :param outer: That of the service, which may be about to stop.
+        :param key: Only who has one is told that there is no index of a name.
         """
         self._outer = outer
         self._folder, self._load, self._make = folder, load, make
-        self._cache_bytes, self._most_open = cache_bytes, most_open
+        self._cache_bytes, self._most_open, self._key = cache_bytes, most_open, key
         self._opened = OrderedDict[str, _Slot]()
         # FastAPI's caches keep applications that are gone, so those of closed indexes are used
         # again.
@@ -94,7 +98,13 @@ class Indexes:
         """
         root = scope["root_path"]
         name, slash, _ = scope["path"].removeprefix(f"{root}/").partition("/")
-        slot = await self._of(name)
+        scope["state"]["context"].index = name
+        try:
+            slot = await self._of(name)
+        except UnknownIndexError:
+            if self._key is not None:
+                await self._key(Request(scope))
+            raise
         slot.requests += 1
         slot.state.draining = self._outer.draining
         try:

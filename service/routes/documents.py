@@ -35,8 +35,10 @@ from service.wire.requests import (
     Searchable,
     check_query_string,
 )
+from service.wire.rights import heeding
 from swiftlet.errors import InvalidArgumentError, UnknownDocumentError
-from swiftlet.index.columns.filters import Filter
+from swiftlet.index.columns.columns import Columns
+from swiftlet.index.columns.filters import Filter, passing
 from swiftlet.index.lexical.titles import TitleIndex
 from swiftlet.search.searcher import Searcher
 
@@ -92,14 +94,16 @@ class SuggestParameters(LinkModel):
 
 async def document(document_id: str, request: Request, service: ReadyService) -> Response:
     """Give a stored document."""
-    return await service.answer(request, partial(_document, service.state.loaded), document_id)
+    read = partial(_document, service.state.loaded, heeding(request, None))
+    return await service.answer(request, read, document_id)
 
 
 async def facets(
     asked: Annotated[FacetParameters, Query()], request: Request, service: ReadyService
 ) -> Response:
     """Count the values of the facets, for all documents or for those that pass a filter."""
-    return await service.answer(request, partial(_count, service.state.loaded), asked.filter)
+    counted = heeding(request, asked.filter)
+    return await service.answer(request, partial(_count, service.state.loaded), counted)
 
 
 async def suggest(
@@ -159,8 +163,10 @@ async def info(service: ReadyService) -> InfoAnswer:
     )
 
 
-def _document(loaded: LoadedIndex, document_id: str) -> bytes:
+def _document(loaded: LoadedIndex, shown: Filter | None, document_id: str) -> bytes:
     found = loaded.searcher.document(document_id)
+    if shown is not None and not passing(shown, Columns.of([found.metadata]), 1)[0]:
+        raise UnknownDocumentError(document_id)
     answer = {
         "document_id": found.document_id,
         "title": found.title,

@@ -1,6 +1,6 @@
 """The names of the indexes of a folder."""
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 
 from service.live.indexes import Indexes
@@ -13,8 +13,12 @@ def indexes_router(indexes: Indexes) -> APIRouter:
     router = APIRouter()
 
     @router.get("/indexes", responses=problems())
-    async def names() -> IndexesAnswer:
-        """The names of the indexes; each has the routes of an index alone below /indexes/NAME."""
-        return IndexesAnswer(indexes=await run_in_threadpool(indexes.names))
+    async def names(request: Request) -> IndexesAnswer:
+        """The names of the indexes that the key opens.
+
+        Each has the routes of an index alone below /indexes/NAME.
+        """
+        found, key = await run_in_threadpool(indexes.names), request.state.context.key
+        return IndexesAnswer(indexes=[each for each in found if key is None or key.opens(each)])
 
     return router

@@ -14,7 +14,7 @@ from pydantic_core import to_json
 from starlette.responses import Response
 
 from service.admission.cost import COST
-from service.live.state import LoadedIndex, Service
+from service.live.state import LoadedIndex, QueryCache, Service
 from service.wire.answers import BatchAnswer, SearchAnswer
 from service.wire.body import JsonRoute, beside_loop, json_response
 from service.wire.context import SearchTimes
@@ -33,6 +33,7 @@ from service.wire.requests import (
     check_query_string,
     search_model,
 )
+from service.wire.rights import heeding
 from swiftlet.errors import InvalidArgumentError
 from swiftlet.search.groups import GroupedResult
 from swiftlet.search.request import (
@@ -268,6 +269,8 @@ async def _find_each(
     :param mix: Puts documents of a challenger among these.
     """
     loaded, context = service.state.loaded, request.state.context
+    if context.has_filter:
+        searches = [replace(each, filter=heeding(request, each.filter)) for each in searches]
     asked = max(searches, key=lambda each: len(each.query))  # else they are alike
     if asked.rerank is not None and loaded.searcher.reranker is None:
         raise InvalidRequestError(
@@ -298,9 +301,11 @@ async def _find_each(
                 '"words"',
             )
     deadline = context.began + timeout_ms / 1000
+    # Shared, it would tell a client by its time what was asked of documents that it must not see.
+    cache = None if context.has_filter else loaded.cache
     expected_seconds, grace_seconds = COST.of(asked, loaded.searcher)
     completed = await service.executor.map(
-        partial(_find_on_thread, loaded, deadline, mix),
+        partial(_find_on_thread, loaded, cache, deadline, mix),
         searches,
         deadline=deadline + grace_seconds,
         expected_seconds=expected_seconds,
@@ -314,7 +319,11 @@ async def _find_each(
 
 
 def _find_on_thread(
-    loaded: LoadedIndex, deadline: float, mix: Mixing | None, asked: SearchRequest
+    loaded: LoadedIndex,
+    cache: QueryCache | None,
+    deadline: float,
+    mix: Mixing | None,
+    asked: SearchRequest,
 ) -> _Found:
     """On a thread of the executor: search, and write the hits as JSON."""
     found: SearchResult | GroupedResult
@@ -322,7 +331,7 @@ def _find_on_thread(
     groups = context = b""
     teams, num_reranked = "", 0
     if asked.group_by is not None:
-        found = loaded.searcher.search_groups(asked, deadline=deadline, cache=loaded.cache)
+        found = loaded.searcher.search_groups(asked, deadline=deadline, cache=cache)
         hits = [group.hits[0] for group in found.groups]
         listed = (
             b'{"value":%b,"hits":%b}'
@@ -331,13 +340,13 @@ def _find_on_thread(
         )
         groups = b"[%b]" % b",".join(listed)
     else:
-        found = loaded.searcher.search(asked, deadline=deadline, cache=loaded.cache)
+        found = loaded.searcher.search(asked, deadline=deadline, cache=cache)
         hits, num_reranked = found.hits, found.num_reranked
         if mix is not None:
             hits, teams = mix(loaded.searcher, asked, hits, deadline=deadline)
         if found.context is not None:
             context = to_json(found.context)
-    is_uncached = loaded.cache is None or asked.mode == "lexical" or asked.embedding is not None
+    is_uncached = cache is None or asked.mode == "lexical" or asked.embedding is not None
     is_uncached = is_uncached or not loaded.searcher.has_encoder
     return _Found(
         _written(hits, asked),

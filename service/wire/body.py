@@ -85,6 +85,8 @@ class JsonRoute(APIRoute):
                 limits = service.limits
                 max_bytes = min(getattr(limits, self.limit), limits.max_body_bytes)
                 body = await _read(request, max_bytes, limits.body_timeout_ms) or self.empty
+                if (key := request.state.context.key) is not None:
+                    key.use(len(body))
                 value, is_small = None, len(body) <= SMALL_BODY_BYTES
                 if not is_small:
                     value = await beside_loop(self._parse_large, body)

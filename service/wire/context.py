@@ -2,9 +2,15 @@
 
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from swiftlet.search.stages import STAGE_NAMES
+
+if TYPE_CHECKING:
+    from service.wire.rights import KeptKey
+
+OWN_INDEX = "."
+"""The name, in files of keys, of the index at the routes without a name."""
 
 STAGES = ("queue", *STAGE_NAMES)
 """The stages of a search in their order; "queue" is the wait before the first."""
@@ -35,7 +41,8 @@ class SearchTimes(NamedTuple):
 class RequestContext:
     """One request: its id, when it began, each search that it made, and its problem.
 
-    `prefix` is the path below which a proxy has the service, such as "/swiftlet".
+    `prefix` is the path below which a proxy has the service, such as "/swiftlet". `key` is the one
+    that it has from a file of keys.
     """
 
     request_id: str
@@ -43,6 +50,13 @@ class RequestContext:
     searches: list[SearchTimes] = field(default_factory=list)
     problem: str = ""
     prefix: str = ""
+    index: str = OWN_INDEX
+    key: "KeptKey | None" = None
+
+    @property
+    def has_filter(self) -> bool:
+        """Whether the key of the request hides documents."""
+        return self.key is not None and self.key.key.filter is not None
 
     def server_timing(self) -> str:
         """The `Server-Timing` header: milliseconds of each stage, summed over all searches."""

@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from math import ceil
 
 from pydantic import BaseModel, Field
 from pydantic_core import to_json
@@ -12,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from service.wire.context import RequestContext
+from service.wire.rights import BusyKeyError, WrongKeyError
 from swiftlet.errors import (
     EncoderError,
     EncoderTimeoutError,
@@ -22,12 +24,19 @@ from swiftlet.errors import (
     RetrievalError,
     StorageError,
     UnknownDocumentError,
+    UnknownFieldError,
 )
 
 MEDIA_TYPE = "application/problem+json"
 
 _OF_THE_SERVICE = {409, 503, 507}
 """The statuses of problems that a client has not caused; they may name files of the service."""
+
+_HIDDEN_FIELDS = (
+    "a filter or boost, of this search or of its key, names a field or a kind of value that no "
+    "document has"
+)
+"""To a client whose key hides documents, and with them the names of fields."""
 
 _FOLDERS = re.compile(r"(?<![\w:/.])/(?:[^/\s'\"]+/)+")
 
@@ -68,10 +77,6 @@ class TooManyQueriesError(InvalidRequestError):
 
 class MissingKeyError(RetrievalError):
     """A request that needs a key has none."""
-
-
-class WrongKeyError(RetrievalError):
-    """The key of a request does not open its route."""
 
 
 class QueueFullError(RetrievalError):
@@ -156,6 +161,7 @@ PROBLEMS: dict[type[Exception], ProblemKind] = {
     TooLargeError: ProblemKind(413, "body-too-large", "The body is too large"),
     TooManyQueriesError: ProblemKind(413, "too-many-queries", "The batch is too large"),
     InvalidArgumentError: ProblemKind(422, "invalid-request", "The request is outside its bounds"),
+    BusyKeyError: ProblemKind(429, "busy-key", "The key has used up its limit", _RETRY),
     QueueFullError: ProblemKind(429, "queue-full", "Too much is waiting", _RETRY),
     InternalError: ProblemKind(500, "internal-error", "The service failed"),
     NotReadyError: ProblemKind(503, "not-ready", "The service is not ready", _RETRY),
@@ -199,6 +205,9 @@ def problem_response(error: Exception, context: RequestContext) -> Response:
     detail = error.detail if isinstance(error, HTTPException) else str(error)
     if kind is PROBLEMS[InternalError]:
         detail = f"the log has the cause under the request id {context.request_id}"
+    if isinstance(error, UnknownFieldError) and context.has_filter:
+        logger.warning("request %s was refused: %s", context.request_id, detail)
+        detail = _HIDDEN_FIELDS
     if kind.status in _OF_THE_SERVICE and (bare := _FOLDERS.sub("", detail)) != detail:
         logger.warning("request %s was refused: %s", context.request_id, detail)
         detail = bare
@@ -211,4 +220,7 @@ def problem_response(error: Exception, context: RequestContext) -> Response:
     }
     if isinstance(error, InvalidArgumentError) and error.field:
         problem["field"] = error.field
-    return Response(to_json(problem), kind.status, {**kind.headers}, MEDIA_TYPE)
+    headers = {**kind.headers}
+    if isinstance(error, BusyKeyError):
+        headers["Retry-After"] = f"{ceil(error.seconds)}"
+    return Response(to_json(problem), kind.status, headers, MEDIA_TYPE)

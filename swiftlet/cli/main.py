@@ -18,6 +18,7 @@ from swiftlet.cli.indexes.sync import sync
 from swiftlet.cli.indexes.tune import tune
 from swiftlet.cli.inspect import inspect
 from swiftlet.cli.install import install
+from swiftlet.cli.key import key
 from swiftlet.cli.mcp import mcp
 from swiftlet.cli.models.adapt import adapt
 from swiftlet.cli.models.distill import distill
@@ -136,6 +137,7 @@ _EXAMPLES: dict[Callable[..., None], str] = {
     encode: "swiftlet encode docs/ --shard 1/2 --out shards/1",
     search: "swiftlet search index 'how do volcanoes erupt?'",
     serve: "swiftlet serve index --port 8080",
+    key: "swiftlet key keys.jsonl --name shop --filter 'tenant=shop'",
     mcp: "swiftlet mcp index",
     install: "swiftlet install index",
     add: "swiftlet add index more.jsonl",

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from swiftlet.errors import InvalidArgumentError, shown, shown_json
+from swiftlet.errors import InvalidArgumentError, UnknownFieldError, shown, shown_json
 from swiftlet.index.columns.columns import Columns, field_keys, parse_date
 from swiftlet.index.columns.filters import Filter, check_fields, parse_filter, passing
 from swiftlet.types import Embeddings
@@ -117,7 +117,7 @@ def check_boosts(boosts: Iterable[Boost], parts: Sequence[Columns]) -> None:
         kind, name = (b"d", "date") if boost.is_date else (b"n", "number")
         if not any(columns.codes(field_keys(boost.field, kind)) for columns in parts):
             fields = sorted({each for columns in parts for each in columns.fields()})
-            raise InvalidArgumentError(
+            raise UnknownFieldError(
                 f"boost names {shown(boost.field)}, but no document has a {name} in it; the fields "
                 f"of the documents are {shown(fields)}"
             )

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from swiftlet.errors import FilterError, shown, shown_json
+from swiftlet.errors import FilterError, UnknownFieldError, shown, shown_json
 from swiftlet.index.columns.columns import (
     LONGEST_KEY,
     Columns,
@@ -158,7 +158,7 @@ def check_fields(tree: Filter, parts: Iterable[Columns]) -> None:
     raise unknown_field(condition, {name for columns in parts for name in columns.fields()})
 
 
-def unknown_field(condition: Condition, fields: Iterable[str]) -> FilterError:
+def unknown_field(condition: Condition, fields: Iterable[str]) -> UnknownFieldError:
     """The refusal of a filter on a field that no document has."""
     path, names = condition.path, sorted(fields)
     near = get_close_matches(path[:LONGEST_KEY], names[:_MOST_COMPARED], 3)
@@ -166,7 +166,7 @@ def unknown_field(condition: Condition, fields: Iterable[str]) -> FilterError:
     listed = ", ".join([shown(name) for name in shown_names[:_MOST_NAMED]])
     more = ", …" if len(names) > _MOST_NAMED else ""
     why = ", which is searched and no field of the metadata" if path in _SEARCHED else ""
-    return FilterError(
+    return UnknownFieldError(
         f"the filter names {shown(path)}{why}, but "
         + (
             f"the documents have the fields [{listed}{more}]"
@@ -194,7 +194,7 @@ def first_without_values(tree: Filter, exists: Callable[[Condition], bool]) -> C
         kinds = [name for other, name in _KINDS.items() if exists(of_kind(path, other))]
         if not kinds:
             return condition
-        raise FilterError(
+        raise UnknownFieldError(
             f"the filter compares {shown(path)} with {_KINDS[kind]}, but its values are "
             f"{' and '.join(kinds)}"
         )
