@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.routing import iter_route_contexts
 
-from service.admission.executor import SearchExecutor
+from service.admission.executor import LineExecutor, SearchExecutor
 from service.live.challenger import Challenger
 from service.live.indexes import Indexes
 from service.live.insight import Insight
@@ -55,7 +55,7 @@ def create_app(
     state: ServiceState,
     *,
     limits: Limits,
-    executor: SearchExecutor,
+    executor: SearchExecutor | LineExecutor,
     metrics: Metrics,
     unread: UnreadAnswers | None = None,
     turns: Turns | None = None,

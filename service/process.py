@@ -14,7 +14,7 @@ import uvicorn
 from prometheus_client import CollectorRegistry
 from pydantic import SecretStr
 
-from service.admission.executor import SearchExecutor
+from service.admission.executor import LineExecutor, SearchExecutor
 from service.app import create_app
 from service.listeners import BACKLOG
 from service.live.challenger import Challenger
@@ -109,7 +109,6 @@ def answer(
         create = partial(
             create_app,
             limits=settings.limits,
-            executor=executor,
             metrics=metrics,
             unread=unread,
             turns=turns,
@@ -121,7 +120,7 @@ def answer(
                 state,
                 settings.indexes,
                 partial(open_one_of, SharedEncoders(settings), settings.threads),
-                partial(create, is_inner=True),
+                lambda state: create(state, executor=LineExecutor(executor), is_inner=True),
                 cache_bytes=settings.cache_bytes // settings.open_indexes,
                 most_open=settings.open_indexes,
                 key=search_key,
@@ -129,6 +128,7 @@ def answer(
             stack.callback(indexes.close)
         app = create(
             state,
+            executor=executor,
             access_log=settings.access_log,
             reloader=reloader,
             writing=writing,

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
+from operator import attrgetter
 from threading import Barrier, Lock
 from time import perf_counter, thread_time
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -29,6 +30,9 @@ _PATIENCE_SECONDS = 0.05
 
 _SHORTEST_SHARE_SECONDS, _LONGEST_SHARE_SECONDS = 0.005, 0.02
 """How long the event loop searches, if there is so much to do, before it reads requests again."""
+
+_SHORTEST_CALL_SECONDS = 0.0002
+"""What a call counts at least where lines take turns: about a search by the look-up encoder."""
 
 _SECONDS_AFTER_LONG_CALL = 1.0
 """How long the event loop runs no calls after one that took more processor time than its share."""
@@ -56,69 +60,100 @@ class NextCall(NamedTuple, Generic[RequestT]):
     queue_seconds: float
 
 
-class FairQueue(Generic[RequestT]):
-    """First come, first served, one call of each request at a time. Thread-safe.
+@dataclass(slots=True, eq=False)
+class Line(Generic[RequestT]):
+    """The requests about one index: `waiting` calls, of `max_waiting` at most.
 
-    A request goes back to the end after each of its calls, so a batch delays a single query by one
-    call. The place of a call is its arrival plus its expected duration. So cheap searches overtake
-    expensive ones that arrived shortly before, but cannot delay them for ever.
+    The line with the lowest `turn` is next, which the expected seconds of its call are added to.
     """
 
-    def __init__(self, max_waiting: int) -> None:
-        """Make a queue in which at most `max_waiting` calls wait."""
-        self.max_waiting = max_waiting
-        self.waiting = 0
-        self._heap: list[tuple[float, int, RequestT]] = []
+    max_waiting: int
+    waiting: int = 0
+    turn: float = 0.0
+    heap: list[tuple[float, int, RequestT]] = field(default_factory=list)
+
+
+_turn = attrgetter("turn")
+
+
+class FairQueue(Generic[RequestT]):
+    """Lines take turns, each for as long as its call takes: a full line does not delay another one.
+
+    In a line: first come, first served, one call of each request at a time. A request goes back to
+    the end after each of its calls, so a batch delays a single query by one call. The place of a
+    call is its arrival plus its expected duration. So cheap searches overtake expensive ones that
+    arrived shortly before, but cannot delay them for ever. Thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._lines: list[Line[RequestT]] = []
+        self._turn = 0.0
         self._arrivals = count()
         self._lock = Lock()
 
-    def put(self, request: RequestT) -> None:
-        """Add all calls of `request`.
+    @property
+    def waiting(self) -> int:
+        """The calls that wait in all lines."""
+        with self._lock:
+            return sum(line.waiting for line in self._lines)
+
+    def put(self, request: RequestT, line: Line[RequestT]) -> None:
+        """Add all calls of `request` to a line.
 
         :raises QueueFullError: When not all of them fit.
         """
         with self._lock:
-            if self.waiting + request.calls > self.max_waiting:
+            if line.waiting + request.calls > line.max_waiting:
                 raise QueueFullError(
-                    f"{self.waiting} queries are waiting and {request.calls} more were requested; "
-                    f"at most {self.max_waiting} may wait"
+                    f"{line.waiting} queries are waiting and {request.calls} more were requested; "
+                    f"at most {line.max_waiting} may wait"
                 )
-            self.waiting += request.calls
-            request.waiting_since = now = perf_counter()
-            place = now + request.expected_seconds
-            heapq.heappush(self._heap, (place, next(self._arrivals), request))
+            if line not in self._lines:
+                line.turn = max(line.turn, self._turn)  # turns are not saved up
+                self._lines.append(line)
+            line.waiting += request.calls
+            self._wait(request, line, perf_counter())
 
     def next(self) -> NextCall[RequestT] | None:
         """Take the next call, or None if none waits. Expired requests are dropped."""
         with self._lock:
-            while self._heap:
-                _, _, request = heapq.heappop(self._heap)
+            while self._lines:
+                line = min(self._lines, key=_turn)
+                if not line.heap:
+                    self._lines.remove(line)
+                    continue
+                _, _, request = heapq.heappop(line.heap)
                 if request.begun == request.calls:
                     continue  # removed meanwhile
                 now = perf_counter()
                 if request.deadline <= now:
-                    self._drop(request)
+                    self._drop(request, line)
                     continue
                 call = NextCall(request, request.begun, now - request.waiting_since)
                 request.begun += 1
-                self.waiting -= 1
+                line.waiting -= 1
+                self._turn = line.turn
+                line.turn += max(request.expected_seconds, _SHORTEST_CALL_SECONDS)
                 if request.begun < request.calls:
-                    request.waiting_since = now
-                    place = now + request.expected_seconds
-                    heapq.heappush(self._heap, (place, next(self._arrivals), request))
+                    self._wait(request, line, now)
                 return call
         return None
 
-    def remove(self, request: RequestT) -> None:
+    def remove(self, request: RequestT, line: Line[RequestT]) -> None:
         """Drop all calls of `request` that have not begun."""
         with self._lock:
-            self._drop(request)
+            self._drop(request, line)
 
-    def _drop(self, request: RequestT) -> None:
-        self.waiting -= request.calls - request.begun
+    def _wait(self, request: RequestT, line: Line[RequestT], now: float) -> None:
+        request.waiting_since = now
+        place = now + request.expected_seconds
+        heapq.heappush(line.heap, (place, next(self._arrivals), request))
+
+    def _drop(self, request: RequestT, line: Line[RequestT]) -> None:
+        line.waiting -= request.calls - request.begun
         request.begun = request.calls
-        if not self.waiting:
-            self._heap.clear()  # removed requests, and what they refer to
+        if not line.waiting:
+            line.heap.clear()  # removed requests, and what they refer to
 
 
 async def _never() -> Message:
@@ -188,7 +223,8 @@ class SearchExecutor:
     def __init__(self, threads: int, *, max_queued: int = DEFAULT_MAX_QUEUED) -> None:
         """Make an executor in which at most `max_queued` calls wait."""
         self.threads = threads
-        self.queue: FairQueue[_Job] = FairQueue(max_queued)
+        self.queue: FairQueue[_Job] = FairQueue()
+        self.line: Line[_Job] = Line(max_queued)
         self._pool = ThreadPoolExecutor(max(1, threads - 1), thread_name_prefix="search")
         self._instead_of_loop = ThreadPoolExecutor(1, thread_name_prefix="long-search")
         self._idle = threads - 1
@@ -204,6 +240,7 @@ class SearchExecutor:
         deadline: float = math.inf,
         expected_seconds: float = 0.0,
         receive: Receive = _never,
+        line: Line[_Job] | None = None,
     ) -> list[Completed[Result]]:
         """The results of `function` for each of `arguments`, in their order.
 
@@ -212,6 +249,7 @@ class SearchExecutor:
         :param deadline: The latest time for all results, as `perf_counter` gives it.
         :param expected_seconds: How long one call will take; cheap calls may overtake.
         :param receive: The request's ASGI channel, which reports that the client has disconnected.
+        :param line: Where the calls wait, if not in the executor's own line.
         :raises QueueFullError: When too many calls wait already.
         :raises DeadlineError: When the deadline passes first.
         :raises ClientDisconnect: When the client leaves before the end.
@@ -219,7 +257,7 @@ class SearchExecutor:
         """
         if not arguments:
             return []
-        loop = asyncio.get_running_loop()
+        loop, line = asyncio.get_running_loop(), line or self.line
         job = _Job(
             len(arguments),
             deadline,
@@ -228,7 +266,7 @@ class SearchExecutor:
             arguments=arguments,
             answer=loop.create_future(),
         )
-        self.queue.put(job)
+        self.queue.put(job, line)
         with self._lock:
             starting = min(job.calls, self._idle)
             self._idle -= starting
@@ -248,7 +286,7 @@ class SearchExecutor:
         try:
             return await job.answer
         finally:
-            self.queue.remove(job)
+            self.queue.remove(job, line)
             timer.cancel()
             if watcher is not None:
                 watcher.cancel()
@@ -315,6 +353,16 @@ class SearchExecutor:
         self._loop_is_scheduled = self.queue.waiting > 0
         if self._loop_is_scheduled:
             asyncio.get_running_loop().call_soon(self._run_on_loop)
+
+
+class LineExecutor:
+    """An executor whose calls wait in a line of their own."""
+
+    def __init__(self, executor: SearchExecutor) -> None:
+        """Share the threads of `executor`."""
+        self.threads, self.queue = executor.threads, executor.queue
+        self.line: Line[_Job] = Line(executor.line.max_waiting)
+        self.map = partial(executor.map, line=self.line)
 
 
 async def _end_without_answer(job: _Job, receive: Receive) -> None:

@@ -13,7 +13,7 @@ from fastapi import Depends, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from service.admission.cost import COST
-from service.admission.executor import Argument, SearchExecutor
+from service.admission.executor import Argument, LineExecutor, SearchExecutor
 from service.live.challenger import Challenger
 from service.live.query_log import QueryLog
 from service.live.suggestions import Suggestions
@@ -148,7 +148,7 @@ class Service:
     """The parts of one application that its routes use."""
 
     state: ServiceState
-    executor: SearchExecutor
+    executor: SearchExecutor | LineExecutor
     limits: Limits
     unread: UnreadAnswers
     turns: Turns
@@ -173,10 +173,10 @@ class Service:
             raise NotReadyError(problem)
         if not refuses_overload:
             return
-        queue = self.executor.queue
-        if queue.waiting >= queue.max_waiting:
+        line = self.executor.line
+        if line.waiting >= line.max_waiting:
             raise QueueFullError(
-                f"{queue.waiting} queries are waiting; at most {queue.max_waiting} may wait"
+                f"{line.waiting} queries are waiting; at most {line.max_waiting} may wait"
             )
         if self.unread.connections and (
             (size_bytes := self.unread.size_bytes()) > self.limits.max_unread_bytes

@@ -78,7 +78,7 @@ def rerank_router(service: Service) -> APIRouter:
         texts, deadline = given[0], context.began + asked.timeout_ms / 1000
         score = reranker.logit if asked.raw_scores else reranker.score
         # Other requests come between the parts; a short queue has room for fewer.
-        num_parts = min(len(texts), max(1, service.executor.queue.max_waiting // 2))
+        num_parts = min(len(texts), max(1, service.executor.line.max_waiting // 2))
         completed = await service.executor.map(
             partial(_scores, partial(score, asked.query), deadline),
             [texts[first::num_parts] for first in range(num_parts)],

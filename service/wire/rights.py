@@ -32,7 +32,7 @@ from swiftlet.index.columns.filters import Every, Filter, parse_filter
 Right = Literal["search", "write", "admin"]
 
 MOST_KEYS = 100_000
-"""Keys of one file; 10,000 are read in some 100 ms."""
+"""Keys of one file, which is read on a thread of its own: 10,000 in 0.4 s of processor time."""
 
 _SECONDS_BETWEEN_LOOKS = 1.0
 _MINUTE = 60.0
