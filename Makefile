@@ -140,7 +140,7 @@ $(VENV)/docs: pyproject.toml constraints.txt | $(VENV)/python
 # The same, and the packages of training, export, evaluation and the tests. The search page is tested in
 # Chromium, deploy/ with Compose and Prometheus, crash points with a recorder in C.
 $(VENV)/dev: pyproject.toml constraints.txt | $(VENV)/python
-	@sh .ci/system-packages $(PYTHON) chromium docker-compose prometheus g++
+	@sh .ci/system-packages $(PYTHON) chromium docker-compose npm prometheus g++
 	$(INSTALL) torch
 	$(INSTALL) --editable '.[dev]'
 	@touch $@ $(VENV)/base $(VENV)/docs

@@ -130,7 +130,8 @@ def create_app(
     if indexes is not None:
         _include(app, indexes_router(indexes), search_key)
         app.mount("/indexes", indexes)
-    for router in (operation.router, page, documentation_router(app)):
+    of_service = [] if is_inner else [operation.router]
+    for router in (*of_service, page, documentation_router(app)):
         app.include_router(router)
     of_admin = [] if reloader is None else [admin_router(reloader)]
     of_admin += [] if insight is None else [insight_router(insight)]

@@ -15,6 +15,7 @@ from service.sight.metrics import CLIENT_LEFT, UNKNOWN_ROUTE, Metrics
 from service.wire.context import RequestContext
 from service.wire.problems import NotReadyError, problem_response
 from service.wire.turns import Turns
+from swiftlet.errors import shown
 
 if TYPE_CHECKING:  # its packages come with an extra
     from service.sight.tracing import Tracing
@@ -135,14 +136,17 @@ class RequestContextMiddleware:
             self._tracing.record(scope, method, route, status, seconds, context)
         if self._access_log:
             # The route, never the path or the parameters, so that no query is logged.
+            key = "" if context.key is None else context.key.key.name
             logger.info(
-                "%s %s %s %d %.2f ms",
+                "%s %s %s %d %.2f ms%s",
                 context.request_id,
                 method,
                 route,
                 status,
                 1000 * seconds,
+                f" {shown(key)}" if key else "",
                 extra={
+                    "key": key,
                     "request_id": context.request_id,
                     "method": method,
                     "route": route,

@@ -72,6 +72,10 @@ class FilterError(InvalidArgumentError, ValueError):
 class UnknownFieldError(FilterError):
     """A filter or a boost names a field, or a kind of value, that no document has; names all."""
 
+    def __init__(self, path: str, sentence: str) -> None:
+        self.path = path
+        super().__init__(sentence)
+
 
 class GroupingError(FilterError):
     """Documents cannot be grouped by a field: none has it, or one has several values of it."""

@@ -1,8 +1,10 @@
 """What the index holds: its documents, their titles and facets, and a description of it."""
 
+import asyncio
 from functools import partial
 from importlib.metadata import version
 from platform import python_version
+from time import perf_counter
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -24,7 +26,7 @@ from service.wire.answers import (
     WeakAnswer,
 )
 from service.wire.body import JsonRoute
-from service.wire.context import STAGES
+from service.wire.context import STAGES, RequestContext
 from service.wire.openapi import problems
 from service.wire.problems import DeadlineError, QueueFullError
 from service.wire.requests import (
@@ -49,6 +51,8 @@ _LINK: dict[str, Any] = {
 """What all routes with a query string have."""
 
 _LONGEST, _MOST = 200, 20
+_SECONDS_TO_HIDE = 0.1
+
 _TITLES, _LONGEST_TITLE, _EXAMPLES = 20, 80, 5
 
 _VERSIONS = {
@@ -95,15 +99,21 @@ class SuggestParameters(LinkModel):
 async def document(document_id: str, request: Request, service: ReadyService) -> Response:
     """Give a stored document."""
     read = partial(_document, service.state.loaded, heeding(request, None))
-    return await service.answer(request, read, document_id)
+    try:
+        return await service.answer(request, read, document_id)
+    except UnknownDocumentError:
+        context: RequestContext = request.state.context
+        if context.has_filter:  # how long it took would tell hidden documents from absent ones
+            await asyncio.sleep(context.began + _SECONDS_TO_HIDE - perf_counter())
+        raise
 
 
 async def facets(
     asked: Annotated[FacetParameters, Query()], request: Request, service: ReadyService
 ) -> Response:
     """Count the values of the facets, for all documents or for those that pass a filter."""
-    counted = heeding(request, asked.filter)
-    return await service.answer(request, partial(_count, service.state.loaded), counted)
+    count = partial(_count, service.state.loaded, request.state.context.has_filter)
+    return await service.answer(request, count, heeding(request, asked.filter))
 
 
 async def suggest(
@@ -176,10 +186,11 @@ def _document(loaded: LoadedIndex, shown: Filter | None, document_id: str) -> by
     return to_json(answer, inf_nan_mode="null")
 
 
-def _count(loaded: LoadedIndex, chosen: Filter | None) -> bytes:
+def _count(loaded: LoadedIndex, hides: bool, chosen: Filter | None) -> bytes:
     facets = {
         field: [{"value": value, "count": count} for value, count in values]
         for field, values in loaded.searcher.facets(chosen).items()
+        if values or not hides
     }
     return to_json({"facets": facets, "index": loaded.generation})
 

@@ -19,6 +19,6 @@ def indexes_router(indexes: Indexes) -> APIRouter:
         Each has the routes of an index alone below /indexes/NAME.
         """
         found, key = await run_in_threadpool(indexes.names), request.state.context.key
-        return IndexesAnswer(indexes=[each for each in found if key is None or key.opens(each)])
+        return IndexesAnswer(indexes=[each for each in found if key is None or key.key.opens(each)])
 
     return router

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
+from swiftlet.errors import shown
 from swiftlet.search.stages import STAGE_NAMES
 
 if TYPE_CHECKING:
@@ -57,6 +58,16 @@ class RequestContext:
     def has_filter(self) -> bool:
         """Whether the key of the request hides documents."""
         return self.key is not None and self.key.key.filter is not None
+
+    def without_fields(self, path: str) -> str:
+        """The refusal of a field or kind of value that no document has; names no other field."""
+        whose = "the request"
+        if self.key is not None and self.key.key.names(path):
+            whose = f"the filter of the key {shown(self.key.key.name)}"
+        return (
+            f"{whose} names {shown(path)}, but no document has this field, or it has no value of "
+            "this kind"
+        )
 
     def server_timing(self) -> str:
         """The `Server-Timing` header: milliseconds of each stage, summed over all searches."""

@@ -60,8 +60,9 @@ class ApiKey(HTTPBearer):
             return
         if not self._digests and self._file is None:
             raise WrongKeyError(f"this route refuses all keys, because {self._variable} is not set")
-        variables = [self._variable] * bool(self._digests) + ["SWIFTLET_KEYS"] * bool(self._file)
-        named = " and ".join(variables)
+        named = self._variable
+        if self._file is not None:
+            named = f"{named} or of the file SWIFTLET_KEYS"
         credentials = await super().__call__(request)
         if credentials is None:
             raise MissingKeyError(
@@ -77,6 +78,6 @@ class ApiKey(HTTPBearer):
             raise WrongKeyError(f"the key is none of {named}")
         route = getattr(request.scope.get("route"), "path_format", None)
         index = None if route == "/indexes" else context.index  # it names those that the key opens
-        found.check(self._right, index, heeds_filter=route in _HEED_FILTERS)
+        found.key.check(self._right, index, heeds_filter=route in _HEED_FILTERS)
         found.take()
         context.key = found

@@ -5,7 +5,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from math import ceil
 
 from pydantic import BaseModel, Field
 from pydantic_core import to_json
@@ -31,12 +30,6 @@ MEDIA_TYPE = "application/problem+json"
 
 _OF_THE_SERVICE = {409, 503, 507}
 """The statuses of problems that a client has not caused; they may name files of the service."""
-
-_HIDDEN_FIELDS = (
-    "a filter or boost, of this search or of its key, names a field or a kind of value that no "
-    "document has"
-)
-"""To a client whose key hides documents, and with them the names of fields."""
 
 _FOLDERS = re.compile(r"(?<![\w:/.])/(?:[^/\s'\"]+/)+")
 
@@ -207,7 +200,7 @@ def problem_response(error: Exception, context: RequestContext) -> Response:
         detail = f"the log has the cause under the request id {context.request_id}"
     if isinstance(error, UnknownFieldError) and context.has_filter:
         logger.warning("request %s was refused: %s", context.request_id, detail)
-        detail = _HIDDEN_FIELDS
+        detail = context.without_fields(error.path)
     if kind.status in _OF_THE_SERVICE and (bare := _FOLDERS.sub("", detail)) != detail:
         logger.warning("request %s was refused: %s", context.request_id, detail)
         detail = bare
@@ -222,5 +215,5 @@ def problem_response(error: Exception, context: RequestContext) -> Response:
         problem["field"] = error.field
     headers = {**kind.headers}
     if isinstance(error, BusyKeyError):
-        headers["Retry-After"] = f"{ceil(error.seconds)}"
+        headers["Retry-After"] = f"{error.seconds}"
     return Response(to_json(problem), kind.status, headers, MEDIA_TYPE)

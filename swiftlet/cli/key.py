@@ -18,7 +18,8 @@ def key(
     right: Annotated[
         list[str] | None,
         typer.Option(
-            help="What it opens: search, write or admin; may be repeated.", show_default="search"
+            help="The routes that it opens: search, write or admin; may be repeated.",
+            show_default="search",
         ),
     ] = None,
     index: Annotated[
@@ -41,14 +42,14 @@ def key(
     ] = None,
     bytes_per_minute: Annotated[
         int | None,
-        typer.Option(min=1, help="Bytes of bodies and answers.", show_default="no limit"),
+        typer.Option(min=1, help="Bytes of bodies and answers a minute.", show_default="no limit"),
     ] = None,
     expires: Annotated[
         datetime | None,
         typer.Option(help="From then on it opens nothing (UTC).", show_default="never"),
     ] = None,
 ) -> None:
-    """Make a key, print it, and append what it may do to a file, which has its hash alone."""
+    """Make a key and print it. Its rights and its hash, not the key, are appended to a file."""
     from service.wire.rights import add_key
 
     secret = add_key(

@@ -118,8 +118,9 @@ def check_boosts(boosts: Iterable[Boost], parts: Sequence[Columns]) -> None:
         if not any(columns.codes(field_keys(boost.field, kind)) for columns in parts):
             fields = sorted({each for columns in parts for each in columns.fields()})
             raise UnknownFieldError(
+                boost.field,
                 f"boost names {shown(boost.field)}, but no document has a {name} in it; the fields "
-                f"of the documents are {shown(fields)}"
+                f"of the documents are {shown(fields)}",
             )
 
 

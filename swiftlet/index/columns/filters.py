@@ -167,12 +167,13 @@ def unknown_field(condition: Condition, fields: Iterable[str]) -> UnknownFieldEr
     more = ", …" if len(names) > _MOST_NAMED else ""
     why = ", which is searched and no field of the metadata" if path in _SEARCHED else ""
     return UnknownFieldError(
+        path,
         f"the filter names {shown(path)}{why}, but "
         + (
             f"the documents have the fields [{listed}{more}]"
             if names
             else "no document has metadata"
-        )
+        ),
     )
 
 
@@ -195,8 +196,9 @@ def first_without_values(tree: Filter, exists: Callable[[Condition], bool]) -> C
         if not kinds:
             return condition
         raise UnknownFieldError(
+            path,
             f"the filter compares {shown(path)} with {_KINDS[kind]}, but its values are "
-            f"{' and '.join(kinds)}"
+            f"{' and '.join(kinds)}",
         )
     return None
 
