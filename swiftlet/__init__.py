@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from swiftlet.index.updates.writer import Changed
     from swiftlet.index.vectors_export import export_vectors
     from swiftlet.progress import ProgressLine
-    from swiftlet.search.client import Client
+    from swiftlet.search.client import AsyncClient, Client
     from swiftlet.search.opening import open_searcher as open  # noqa: A004 - as swiftlet.open
     from swiftlet.search.searcher import Searcher
     from swiftlet.servers.pull import pull
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ArtefactError",
+    "AsyncClient",
     "Changed",
     "Client",
     "CollectionError",
@@ -96,7 +97,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "swiftlet.search.client": ("Client",),
+    "swiftlet.search.client": ("AsyncClient", "Client"),
     "swiftlet.corpora.lines": ("SkippedLines",),
     "swiftlet.encoders.encoder": ("OnnxEncoder", "load_encoder"),
     "swiftlet.evaluation.evaluate": ("evaluate",),

@@ -1,12 +1,15 @@
 """A running service, searched as an index on this machine is."""
 
+import asyncio
 import json
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import AsyncIterator, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import quote
 
-from swiftlet.arguments import made
+from swiftlet.arguments import made, whole_number
 from swiftlet.deadline import retry_after_seconds
 from swiftlet.errors import InvalidArgumentError, ServiceError, UnknownDocumentError
 from swiftlet.extras import extra
@@ -16,18 +19,27 @@ from swiftlet.types import Context, Excerpt, Hit, Passage, SearchResult
 if TYPE_CHECKING:
     import httpx
 
+Result = TypeVar("Result")
+
+_Step = float | tuple[str, str, dict[str, Any]]
+_Talk = Generator[_Step, Any, Result]
+
 _JSON = {"Content-Type": "application/json"}
 _UNKNOWN_DOCUMENT = "/docs#unknown-document"
 _FIRST_BACKOFF_SECONDS = 0.05
 _LAST_BACKOFF_SECONDS = 1.0
+_BATCH = 64
 
 
-class Client:
-    """Asks a service over connections that are kept open. Thread-safe.
+class _Exchange:
+    """What requests to a service ask, and what its answers mean, however they are sent.
 
-    A request refused with 429 is repeated after the time of `Retry-After`, as long as the total
-    wait is at most `patience_seconds`.
+    A conversation is a generator. It yields what to send (method, path, content), and gets the
+    answer or the error; or it yields the seconds to wait. Its value is the result.
     """
+
+    _kind: str
+    """The client of httpx that sends."""
 
     def __init__(
         self,
@@ -52,15 +64,109 @@ class Client:
             raise InvalidArgumentError(
                 f"{url!r} is not the address of a service: http://HOST:PORT is expected"
             )
-        self._client = httpx.Client(
+        self._client: Any = getattr(httpx, self._kind)(
             base_url=address,
             headers={"Authorization": f"Bearer {key}"} if key else {},
             timeout=timeout_seconds,
-            # One connection for each thread that asks.
+            # One connection for each thread or task that asks.
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
         )
         self._url = str(address)
         self._patience_seconds = patience_seconds
+
+    def _search(self, query: str, top_k: int, options: dict[str, Any]) -> "_Talk[SearchResult]":
+        asked = _asked(top_k, options)
+        if query or "embedding" not in asked:
+            asked["query"] = query
+        found = yield from self._object("POST", "/search", content=_json(asked), headers=_JSON)
+        with self._reading("/search"):
+            return _result(found, str(found["index"]))
+
+    def _search_batch(
+        self, queries: Sequence[str], top_k: int, options: dict[str, Any]
+    ) -> "_Talk[list[SearchResult]]":
+        asked = _asked(top_k, options) | {"queries": list(queries)}
+        path = "/search/batch"
+        found = yield from self._object("POST", path, content=_json(asked), headers=_JSON)
+        with self._reading(path):
+            results = [_result(each, str(found["index"])) for each in found["results"]]
+        if len(results) != len(queries):
+            raise self._not_a_service(path)
+        return results
+
+    def _document(self, document_id: str) -> "_Talk[Mapping[str, Any]]":
+        # Escape dots too: an id such as ".." would change the path.
+        segment = quote(document_id, safe="", errors="replace").replace(".", "%2E")
+        answer = yield from self._request("GET", f"/documents/{segment}")
+        kind = f"{_problem(answer).get('type')}" if answer.status_code == 404 else ""
+        if kind.endswith(_UNKNOWN_DOCUMENT):  # a prefix may stand before it
+            raise UnknownDocumentError(document_id)
+        return self._read(answer)
+
+    def _object(self, method: str, path: str, **content: Any) -> "_Talk[Mapping[str, Any]]":
+        return self._read((yield from self._request(method, path, **content)))
+
+    def _request(self, method: str, path: str, **content: Any) -> "_Talk[httpx.Response]":
+        import httpx
+
+        waited_seconds, backoff_seconds = 0.0, _FIRST_BACKOFF_SECONDS
+        while True:
+            answer = yield method, path, content
+            if isinstance(answer, httpx.HTTPError):
+                reason = answer or type(answer).__name__
+                failed = f"cannot be reached: {reason}"
+                if isinstance(answer, httpx.TimeoutException):
+                    failed = f"did not answer {path} in time ({reason})"
+                raise ServiceError(f"the service at {self._url} {failed}") from answer
+            if answer.status_code != 429:
+                found: httpx.Response = answer
+                return found
+            pause_seconds = max(
+                retry_after_seconds(answer.headers.get("retry-after", "")), backoff_seconds
+            )
+            if waited_seconds + pause_seconds > self._patience_seconds:
+                raise ServiceError(
+                    f"the service at {self._url} is busy: it still answers 429 after "
+                    f"{waited_seconds:.1f} s and asks for {pause_seconds:.1f} s more, "
+                    f"but at most {self._patience_seconds:g} s are spent waiting"
+                )
+            yield pause_seconds
+            waited_seconds += pause_seconds
+            backoff_seconds = min(2 * backoff_seconds, _LAST_BACKOFF_SECONDS)
+
+    def _read(self, answer: "httpx.Response") -> Mapping[str, Any]:
+        path = answer.request.url.path
+        if answer.status_code == 200:
+            with self._reading(path):
+                return dict(answer.json())
+        problem = _problem(answer)
+        if not problem:
+            raise self._not_a_service(path, answer.status_code)
+        reason = problem.get("detail") or problem.get("title") or "no reason given"
+        raise ServiceError(f"the service at {self._url} answers {answer.status_code}: {reason}")
+
+    @contextmanager
+    def _reading(self, path: str) -> Iterator[None]:
+        try:
+            yield
+        except (ValueError, TypeError, LookupError, RecursionError) as error:
+            raise self._not_a_service(path) from error
+
+    def _not_a_service(self, path: str, status: int | None = None) -> ServiceError:
+        answered = "an unknown answer" if status is None else f"the status {status}"
+        return ServiceError(
+            f"{self._url} is not a Swiftlet service: {path} gave {answered}; check the address"
+        )
+
+
+class Client(_Exchange):
+    """Asks a service over connections that are kept open. Thread-safe.
+
+    A request refused with 429 is repeated after the time of `Retry-After`, as long as the total
+    wait is at most `patience_seconds`.
+    """
+
+    _kind = "Client"
 
     def search(self, query: str = "", top_k: int = 10, **options: Any) -> SearchResult:
         """The best documents for a query, from POST /search.
@@ -70,31 +176,17 @@ class Client:
         :raises InvalidArgumentError: When a field is unknown, or out of its range.
         :raises ServiceError: When the service is out of reach, too busy, or refuses the query.
         """
-        checked = made(SearchRequest, "any", top_k=top_k, **options)  # the service checks the query
-        if checked.group_by is not None:
-            raise InvalidArgumentError("a client finds documents, not groups: leave out group_by")
-        if options.get("rerank") is not None:
-            options["rerank"] = {"top_n": options["rerank"]}
-        asked = {name: value for name, value in options.items() if value is not None}
-        if checked.embedding is not None:
-            asked["embedding"] = checked.embedding
-        if query or checked.embedding is None:
-            asked["query"] = query
-        # ASCII with escapes: httpx fails on a lone surrogate, the service answers with a reason.
-        body = json.dumps({"top_k": top_k, **asked})
-        answer = self._request("POST", "/search", content=body, headers=_JSON)
-        if answer.status_code != 200:
-            raise self._refusal(answer)
-        try:
-            found = answer.json()
-            hits = [_hit(each) for each in found["hits"]]
-            context = _context(found["context"]) if "context" in found else None
-            generation, num_reranked = str(found["index"]), int(found.get("reranked", 0))
-        except (ValueError, TypeError, LookupError, RecursionError) as error:
-            raise self._not_a_service("/search") from error
-        return SearchResult(
-            hits, (), generation=generation, num_reranked=num_reranked, context=context
-        )
+        return self._run(self._search(query, top_k, options))
+
+    def search_batch(
+        self, queries: Iterable[str], top_k: int = 10, size: int = _BATCH, **options: Any
+    ) -> Iterator[SearchResult]:
+        """The same for each of many queries, in their order, `size` in one POST /search/batch.
+
+        :raises ServiceError: As `search`.
+        """
+        for some in _batches(queries, size):
+            yield from self._run(self._search_batch(some, top_k, options))
 
     def document(self, document_id: str) -> Mapping[str, Any]:
         """A document as GET /documents/{document_id} gives it.
@@ -102,20 +194,14 @@ class Client:
         :raises UnknownDocumentError: When there is none.
         :raises ServiceError: When the service is out of reach, too busy, or not a Swiftlet service.
         """
-        # Escape dots too: an id such as ".." would change the path.
-        segment = quote(document_id, safe="", errors="replace").replace(".", "%2E")
-        answer = self._request("GET", f"/documents/{segment}")
-        kind = f"{_problem(answer).get('type')}" if answer.status_code == 404 else ""
-        if kind.endswith(_UNKNOWN_DOCUMENT):  # a prefix may stand before it
-            raise UnknownDocumentError(document_id)
-        return self._object(answer)
+        return self._run(self._document(document_id))
 
     def info(self) -> Mapping[str, Any]:
         """The encoder, index and limits of the service, from GET /info.
 
         :raises ServiceError: When the service is out of reach, not ready, or not of Swiftlet.
         """
-        return self._object(self._request("GET", "/info"))
+        return self._run(self._object("GET", "/info"))
 
     def close(self) -> None:
         """Close the connections; no request may be running."""
@@ -127,57 +213,121 @@ class Client:
     def __exit__(self, *_error: object) -> None:
         self.close()
 
-    def _request(self, method: str, path: str, **content: Any) -> "httpx.Response":
-        import httpx
-
-        waited_seconds, backoff_seconds = 0.0, _FIRST_BACKOFF_SECONDS
+    def _run(self, talk: "_Talk[Result]") -> Result:
+        reply = None
         while True:
             try:
-                answer = self._client.request(method, path, **content)
-            except httpx.TimeoutException as error:
-                raise ServiceError(
-                    f"the service at {self._url} did not answer {path} in time "
-                    f"({error or type(error).__name__})"
-                ) from error
-            except httpx.HTTPError as error:
-                raise ServiceError(
-                    f"the service at {self._url} cannot be reached: {error or type(error).__name__}"
-                ) from error
-            if answer.status_code != 429:
-                return answer
-            pause_seconds = max(
-                retry_after_seconds(answer.headers.get("retry-after", "")), backoff_seconds
-            )
-            if waited_seconds + pause_seconds > self._patience_seconds:
-                raise ServiceError(
-                    f"the service at {self._url} is busy: it still answers 429 after "
-                    f"{waited_seconds:.1f} s and asks for {pause_seconds:.1f} s more, "
-                    f"but at most {self._patience_seconds:g} s are spent waiting"
-                )
-            time.sleep(pause_seconds)
-            waited_seconds += pause_seconds
-            backoff_seconds = min(2 * backoff_seconds, _LAST_BACKOFF_SECONDS)
+                step = talk.send(reply)
+            except StopIteration as end:
+                found: Result = end.value
+                return found
+            reply = self._done(step)
 
-    def _object(self, answer: "httpx.Response") -> Mapping[str, Any]:
-        if answer.status_code != 200:
-            raise self._refusal(answer)
+    def _done(self, step: "_Step") -> "httpx.Response | Exception | None":
+        import httpx
+
+        if isinstance(step, float):
+            time.sleep(step)
+            return None
+        method, path, content = step
         try:
-            return dict(answer.json())
-        except (ValueError, TypeError, RecursionError) as error:
-            raise self._not_a_service(answer.request.url.path) from error
+            answer: httpx.Response = self._client.request(method, path, **content)
+        except httpx.HTTPError as error:
+            return error
+        return answer
 
-    def _refusal(self, answer: "httpx.Response") -> ServiceError:
-        problem = _problem(answer)
-        if not problem:
-            return self._not_a_service(answer.request.url.path, answer.status_code)
-        reason = problem.get("detail") or problem.get("title") or "no reason given"
-        return ServiceError(f"the service at {self._url} answers {answer.status_code}: {reason}")
 
-    def _not_a_service(self, path: str, status: int | None = None) -> ServiceError:
-        answered = "an unknown answer" if status is None else f"the status {status}"
-        return ServiceError(
-            f"{self._url} is not a Swiftlet service: {path} gave {answered}; check the address"
-        )
+class AsyncClient(_Exchange):
+    """A `Client` for event loops: the same methods, to be awaited."""
+
+    _kind = "AsyncClient"
+
+    async def search(self, query: str = "", top_k: int = 10, **options: Any) -> SearchResult:
+        """The best documents for a query; arguments and errors as `Client.search`."""
+        return await self._run(self._search(query, top_k, options))
+
+    async def search_batch(
+        self, queries: Iterable[str], top_k: int = 10, size: int = _BATCH, **options: Any
+    ) -> AsyncIterator[SearchResult]:
+        """The same for each of many queries, as `Client.search_batch`."""
+        for some in _batches(queries, size):
+            for result in await self._run(self._search_batch(some, top_k, options)):
+                yield result
+
+    async def document(self, document_id: str) -> Mapping[str, Any]:
+        """A document; errors as `Client.document`."""
+        return await self._run(self._document(document_id))
+
+    async def info(self) -> Mapping[str, Any]:
+        """The encoder, index and limits of the service; errors as `Client.info`."""
+        return await self._run(self._object("GET", "/info"))
+
+    async def close(self) -> None:
+        """Close the connections; no request may be running."""
+        await self._client.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.close()
+
+    async def _run(self, talk: "_Talk[Result]") -> Result:
+        reply = None
+        while True:
+            try:
+                step = talk.send(reply)
+            except StopIteration as end:
+                found: Result = end.value
+                return found
+            reply = await self._done(step)
+
+    async def _done(self, step: "_Step") -> "httpx.Response | Exception | None":
+        import httpx
+
+        if isinstance(step, float):
+            await asyncio.sleep(step)
+            return None
+        method, path, content = step
+        try:
+            answer: httpx.Response = await self._client.request(method, path, **content)
+        except httpx.HTTPError as error:
+            return error
+        return answer
+
+
+def _asked(top_k: int, options: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a search that are given, for its body."""
+    checked = made(SearchRequest, "any", top_k=top_k, **options)  # the service checks the query
+    if checked.group_by is not None:
+        raise InvalidArgumentError("a client finds documents, not groups: leave out group_by")
+    asked = {name: value for name, value in options.items() if value is not None}
+    if checked.rerank is not None:
+        asked["rerank"] = {"top_n": checked.rerank}
+    if checked.embedding is not None:
+        asked["embedding"] = checked.embedding
+    return {"top_k": top_k, **asked}
+
+
+def _batches(queries: Iterable[str], size: int) -> Iterator[list[str]]:
+    remaining, size = iter(queries), whole_number("size", size, least=1)
+    while some := list(islice(remaining, size)):
+        yield some
+
+
+def _json(asked: Mapping[str, Any]) -> str:
+    # ASCII with escapes: httpx fails on a lone surrogate, the service answers with a reason.
+    return json.dumps(asked)
+
+
+def _result(found: Mapping[str, Any], generation: str) -> SearchResult:
+    return SearchResult(
+        [_hit(each) for each in found["hits"]],
+        (),
+        generation=generation,
+        num_reranked=int(found.get("reranked", 0)),
+        context=_context(found["context"]) if "context" in found else None,
+    )
 
 
 def _context(fields: Mapping[str, Any]) -> Context:

@@ -1,3 +1,4 @@
+import asyncio
 import json
 import socket
 import threading
@@ -6,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from email.utils import formatdate
+from typing import Any, Self
 
 import pytest
 import uvicorn
@@ -21,8 +23,8 @@ from swiftlet.errors import EvaluationError, InvalidArgumentError, ServiceError
 from swiftlet.evaluation.experiment import match_judgements, run_queries
 from swiftlet.evaluation.metrics import evaluate
 from swiftlet.evaluation.retrievers import SearcherRetriever
-from swiftlet.search.client import Client
-from swiftlet.types import Qrels, Query
+from swiftlet.search.client import AsyncClient, Client
+from swiftlet.types import Qrels, Query, SearchResult
 
 
 class AwkwardService:
@@ -106,9 +108,47 @@ def service() -> Iterator[AwkwardService]:
         yield service
 
 
+class Awaiting:
+    """An `AsyncClient`, each method of which a thread calls and another one awaits."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+        self._client = AsyncClient(url, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*arguments: Any, **options: Any) -> Any:
+            begun = getattr(self._client, name)(*arguments, **options)
+            return asyncio.run_coroutine_threadsafe(begun, self._loop).result()
+
+        return call
+
+    def search_batch(self, *arguments: Any, **options: Any) -> Any:
+        async def all_of() -> list[SearchResult]:
+            return [each async for each in self._client.search_batch(*arguments, **options)]
+
+        return asyncio.run_coroutine_threadsafe(all_of(), self._loop).result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+@pytest.fixture(params=[Client, Awaiting], ids=["", "async"])
+def open_client(request) -> Any:
+    """Opens a client of either kind."""
+    return request.param
+
+
 @pytest.fixture
-def retriever(service) -> Iterator[SearcherRetriever]:
-    with Client(service.url) as client:
+def retriever(service, open_client) -> Iterator[SearcherRetriever]:
+    with open_client(service.url) as client:
         yield SearcherRetriever(client)
 
 
@@ -132,18 +172,21 @@ def test_judged_documents_are_looked_up_whatever_characters_their_ids_have(retri
 )
 def test_a_request_to_a_busy_service_is_repeated(service, retriever, retry_after):
     query = f"busy/{retry_after}/2"
+    service.requests.clear()
     assert retriever.retrieve(query, 1) == [("d0", 1.0)]
     assert service.requests[query] == 3
 
 
-def test_a_pause_that_a_busy_service_asks_for_is_kept(retriever):
+def test_a_pause_that_a_busy_service_asks_for_is_kept(service, retriever):
+    service.requests.clear()
     started = time.monotonic()
     retriever.retrieve("busy/1/1", 1)
     assert time.monotonic() - started >= 1.0
 
 
-def test_a_service_that_stays_busy_is_given_up(service):
-    with Client(service.url, patience_seconds=0.2) as client:
+def test_a_service_that_stays_busy_is_given_up(service, open_client):
+    service.requests.clear()
+    with open_client(service.url, patience_seconds=0.2) as client:
         retriever = SearcherRetriever(client)
         with pytest.raises(ServiceError, match=r"busy: it still answers 429 .* at most 0.2 s"):
             retriever.retrieve("busy/0/1000", 1)
@@ -178,9 +221,9 @@ def test_a_document_that_cannot_be_requested_is_not_reported_as_unknown(retrieve
             retriever.holds(document_id)
 
 
-def test_a_service_that_does_not_answer_in_time_is_named(service):
+def test_a_service_that_does_not_answer_in_time_is_named(service, open_client):
     with (
-        Client(service.url, timeout_seconds=0.2) as client,
+        open_client(service.url, timeout_seconds=0.2) as client,
         pytest.raises(ServiceError, match="did not answer /search in time"),
     ):
         client.search("endless", 1, include_text=False)
@@ -208,7 +251,7 @@ def test_a_bad_url_is_refused(url):
         Client(url)
 
 
-def test_the_real_service_finds_the_same_as_its_searcher(small_searcher, tmp_path):
+def test_the_real_service_finds_the_same_as_its_searcher(small_searcher, tmp_path, open_client):
     executor = SearchExecutor(2)
     app = create_app(
         ServiceState(small_searcher),
@@ -219,8 +262,16 @@ def test_the_real_service_finds_the_same_as_its_searcher(small_searcher, tmp_pat
     queries = [Query("lava", "Where does lava come from?"), Query("loaf", "How is bread made?")]
     qrels: Qrels = {"lava": {"volcano-1": 1}, "loaf": {"bread-1": 1, "no/such document": 1}}
     path = tmp_path / "qrels.tsv"
-    with running(app) as url, Client(url) as client:
+    with running(app) as url, open_client(url) as client:
         retriever = SearcherRetriever(client)
+        texts = [query.text for query in queries] * 5
+        found = client.search_batch(iter(texts), 3, size=4, mode="dense", highlight="words")
+        alone = [small_searcher.search(t, 3, mode="dense", highlight="words") for t in texts]
+        assert [each.hits for each in found] == [each.hits for each in alone]
+        with pytest.raises(ServiceError, match=r"answers 422: .*queries"):
+            list(client.search_batch(["tea", ""]))
+        with pytest.raises(InvalidArgumentError, match="size is 0"):
+            list(client.search_batch(["tea"], size=0))
         judgements = match_judgements(
             queries, qrels, retriever.holds, qrels_path=path, allow_unknown=True
         )
