@@ -150,7 +150,7 @@ def training_walks(trace: Trace, root: Path, folder: Path) -> dict[str, str]:
     return {"a step of DAFT": described(*steps), "`export_encoder`": described(export)}
 
 
-def service_walks(trace: Trace, folder: Path) -> dict[str, str]:
+def service_walks(trace: Trace, root: Path, folder: Path) -> dict[str, str]:
     """A hybrid search and a put over HTTP, each repeated; a document is encoded elsewhere."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -183,6 +183,8 @@ def service_walks(trace: Trace, folder: Path) -> dict[str, str]:
         facts["PUT /documents"] = described(*puts[1:])
 
     os.environ["SWIFTLET_WRITE_KEYS"] = KEY
+    if (root / "service" / "workers.py").exists():  # other processes are not walked
+        os.environ["SWIFTLET_WORKERS"] = "1"
     client = threading.Thread(target=ask_all, daemon=True)
     client.start()
     command("serve", folder / "index", "--port", address.rpartition(":")[2])
@@ -206,7 +208,7 @@ def walks(root: Path) -> dict[str, str]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         found = library_walks(trace, folder)
-        found |= training_walks(trace, root, folder) | service_walks(trace, folder)
+        found |= training_walks(trace, root, folder) | service_walks(trace, root, folder)
     return {f"{walk}: {NUMBERS}": numbers for walk, numbers in found.items()}
 
 
