@@ -89,7 +89,13 @@ def mapped(path: Path) -> Array:
     with read_errors(path, *_ERRORS):
         try:
             with path.open("rb") as file:
-                _head(file)
+                shape, _, kind = _head(file)
+            if kind.hasobject:
+                raise CollectionError(
+                    path,
+                    f"there is an array {shape} of Python objects: save its numbers, "
+                    "numpy.save(file, numpy.array([*rows], 'float32'))",
+                )
             return np.lib.format.open_memmap(path, mode="r")
         except ValueError as error:
             if not re.search("mmap length|^EOF", f"{error}"):

@@ -135,7 +135,7 @@ def test_an_array_that_ends_too_early_is_to_be_copied_again(tmp_path):
         (np.zeros(5, "i4,f4"), "where numbers"),
         (np.zeros(5, [("width", "<i4"), ("vector", "<f4", (8,))]), "where numbers"),
         (np.empty((0, 4)), "there is no vector"),
-        (np.array([[{}]]), "cannot be read: Array can't be memory-mapped: Python objects"),
+        (np.array([[{}]]), r"there is an array \(1, 1\) of Python objects: save its numbers"),
         (np.ones((2, 1 << 17)), "have 131,072 numbers where 1 to 65,536"),
     ],
 )
