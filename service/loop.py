@@ -5,8 +5,8 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from types import FrameType
 
@@ -93,6 +93,15 @@ class Server(uvicorn.Server):
                         while self._peers.others_answer() and not self.force_exit:
                             await asyncio.sleep(_GRACE_SECONDS)
         await super().shutdown(sockets)
+
+    @override
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        # Uvicorn's raises them again at the end, also into a loop that closes.
+        for each in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(each, self.handle_exit)
+        yield
+        ignore_signals()
 
     @override
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
