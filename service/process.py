@@ -64,7 +64,7 @@ def answer(
     """Answer requests in this process until it is stopped.
 
     :param secret: What no other service knows.
-    :param keys: Those of a file, whose limits all processes share.
+    :param keys: The keys of a file; all processes share their limits.
     """
     registry = CollectorRegistry()
     with ExitStack() as stack:

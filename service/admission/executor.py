@@ -356,7 +356,7 @@ class SearchExecutor:
 
 
 class LineExecutor:
-    """An executor whose calls wait in a line of their own."""
+    """An executor with its own line, and the threads of another executor."""
 
     def __init__(self, executor: SearchExecutor) -> None:
         """Share the threads of `executor`."""
