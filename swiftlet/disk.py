@@ -51,12 +51,14 @@ def write(path: Path, content: bytes | memoryview | str) -> None:
     path.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
-def append_lines(path: Path, lines: bytes) -> None:
+def append_lines(path: Path, lines: bytes, *, mode: int = 0o666) -> None:
     """Append whole lines to a file and sync them, or leave it as it was; it is made if need be.
 
     Several processes may do so at once. A line that one of them left unfinished ends first.
+
+    :param mode: Who may read and write a new file; the umask of the process takes from it.
     """
-    with path.open("a+b", buffering=0) as file:
+    with open(path, "a+b", 0, opener=lambda name, flags: os.open(name, flags, mode)) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - 1))

@@ -4,11 +4,9 @@ import asyncio
 import json
 import logging
 import mmap
-import os
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
-from io import FileIO
 from math import ceil
 from pathlib import Path
 from secrets import token_urlsafe
@@ -26,6 +24,7 @@ from pydantic import (
     model_validator,
 )
 
+from swiftlet import disk
 from swiftlet.errors import FilterError, InvalidArgumentError, RetrievalError, shown, shown_json
 from swiftlet.index.columns.filters import Every, Filter, conditions, parse_filter
 
@@ -294,10 +293,7 @@ def add_key(path: Path, name: str, **fields: object) -> str:
     key = Key.of(written)
     if key.expires is not None and key.expires <= datetime.now(UTC):
         raise InvalidArgumentError(f"expires is {fields['expires']}, which has passed")
-    is_whole = not path.exists() or path.read_bytes()[-1:] in (b"", b"\n")
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, _OWNER_ALONE)
-    with FileIO(descriptor, "a") as file:
-        file.write((b"" if is_whole else b"\n") + written + b"\n")
+    disk.append_lines(path, written + b"\n", mode=_OWNER_ALONE)
     return secret
 
 
