@@ -1,6 +1,6 @@
-"""Starts, overload, attacks, stops, reloads, memory and changing documents of a service.
+"""Starts, loads, attacks, stops, reloads, memory and changing documents of a service.
 
-    python -m loadtests.resilience overload|attacks|stops|reloads|churn|…|all
+    python -m loadtests.resilience overload|neighbours|attacks|stops|reloads|churn|…|all
 
 Real processes serve the demo's index and get real queries. The service has one core and the
 generator another one, or both share two. Each run writes its section of docs/results/service.md and
@@ -19,6 +19,7 @@ from loadtests.arguments import DEMO_QUERIES
 from loadtests.resilience.attacks import attacks
 from loadtests.resilience.churn import churn
 from loadtests.resilience.memory import memory, starts
+from loadtests.resilience.neighbours import neighbours
 from loadtests.resilience.overload import overload
 from loadtests.resilience.reloads import reloads
 from loadtests.resilience.stops import stops
@@ -34,12 +35,15 @@ from swiftlet.errors import RetrievalError
 RUNS: dict[str, tuple[str, Callable[[Testbed, Any], dict[str, Any]], str, Any, float]] = {
     "starts": ("Start", starts, "starts", number(1, 1000, int), 20),
     "overload": ("Overload", overload, "seconds", number(1, 3600), 60.0),
+    "neighbours": (
+        "A busy index beside a quiet one", neighbours, "round_seconds", number(0.1, 600), 20.0,
+    ),
     "attacks": ("Attacks", attacks, "attack_seconds", number(1, 600), 10.0),
     "stops": ("Stopping under load", stops, "stops", number(1, 1000, int), 20),
     "reloads": ("Reloading under load", reloads, "reloads", number(2, 10_000, int), 100),
     "memory": ("Memory", memory, "minutes", number(0.05, 1440), 10.0),
     "churn": ("Documents that change", churn, "churn_minutes", number(0.05, 1440), 10.0),
-}
+}  # fmt: skip
 """Each run: its heading, its function, and the option with its length or number."""
 
 ALL = "all"

@@ -83,6 +83,18 @@ def test_overload_is_answered_as_documented_and_sends_as_much_as_it_offers(
     assert f"sent {expected:.1f} times as many searches as the service can answer" in page
 
 
+@pytest.mark.soak
+def test_a_quiet_index_answers_beside_a_busy_one(small_index, queries_file, tmp_path):
+    figures, bounds = resilience(
+        small_index, queries_file, tmp_path,
+        "neighbours", "--round-seconds", 1, "--rate", 200, "--cores", 2,
+    )  # fmt: skip
+    assert bounds["statuses of the quiet index other than 200"] == ("none", True)
+    assert figures["rate"] == pytest.approx(10)
+    assert figures["busy_rate"] > 0
+    assert all(len(of) == 5 for each in figures["each"].values() for of in each.values())
+
+
 def test_starts_are_timed_and_memory_is_measured(small_index, queries_file, tmp_path):
     figures, bounds = resilience(small_index, queries_file, tmp_path, "starts", "--starts", 1)
     assert figures["seconds"]["median"] > 0
