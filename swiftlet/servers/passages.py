@@ -136,7 +136,7 @@ class ServerPassages(SearchedRows, SearchedWords, Store, ABC):
         return found < asked
 
     @override
-    def parse(self, text: str) -> "ServerWordQuery":
+    def parse(self, text: str, *, exact: bool = False) -> "ServerWordQuery":
         def passages(words: Sequence[str]) -> dict[str, int]:
             places = {word: word_place(word) for word in words}
             found = self.word_counts([*places.values()])

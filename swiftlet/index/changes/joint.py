@@ -98,9 +98,10 @@ class JointLexical(AllWords):
         self._base, self._changes = base, changes
         self.size = base.size + changes.size
 
-    def parse(self, text: str) -> "JointQuery":
+    @override
+    def parse(self, text: str, *, exact: bool = False) -> "JointQuery":
         """The query for a text; words have the same weight in both parts."""
-        words = self._base.words(text, self._changes)
+        words = self._base.words(text, self._changes, exact=exact)
         parts = self._base.query(words), self._changes.query(words)
         return JointQuery(parts, self._base.num_rows)
 

@@ -140,8 +140,11 @@ class SearchedWords(Protocol):
         """Whether every passage was found, if `found` came back for `asked` candidates."""
         return found < asked or asked >= self.size
 
-    def parse(self, text: str) -> WordQuery:
-        """The words of a query."""
+    def parse(self, text: str, *, exact: bool = False) -> WordQuery:
+        """The words of a query.
+
+        :param exact: Correct no typing error; indexes on servers correct none.
+        """
         ...
 
 
