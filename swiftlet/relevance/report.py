@@ -141,7 +141,7 @@ def _without_hits(searcher: Searcher, words: Iterable[str]) -> Iterator[str]:
     if (index := searcher.parts.lexical) is None:
         return
     for word in words:
-        if not len(index.parse(word, exact=True).search(1)[1]):
+        if not len(index.parse(word, exact=True, synonyms=searcher.synonyms).search(1)[1]):
             yield word
 
 

@@ -34,7 +34,14 @@ from swiftlet.index.lexical.analysis import (
 )
 from swiftlet.index.lexical.postings import FILES, Postings, best_rows
 from swiftlet.index.lexical.typos import corrections
-from swiftlet.index.vectors.vector_index import Mask, Rows, SearchedWords, WordQuery
+from swiftlet.index.vectors.vector_index import (
+    NO_SYNONYMS,
+    Mask,
+    Rows,
+    SearchedWords,
+    Synonyms,
+    WordQuery,
+)
 from swiftlet.manifest import Manifest
 from swiftlet.types import Embeddings, Span
 
@@ -160,9 +167,11 @@ class LexicalIndex(AllWords):
         return restricted
 
     @override
-    def parse(self, text: str, *, exact: bool = False) -> "LexicalQuery":
+    def parse(
+        self, text: str, *, exact: bool = False, synonyms: Synonyms = NO_SYNONYMS
+    ) -> "LexicalQuery":
         """The query for a text; no character has a special meaning."""
-        return self.query(self.words(text, exact=exact))
+        return self.query(self.words(text, exact=exact, synonyms=synonyms))
 
     def query(self, words: "Words") -> "LexicalQuery":
         """The query for words; this index may be one of those that they were counted in."""
@@ -170,11 +179,17 @@ class LexicalIndex(AllWords):
             return TantivyQuery(self, words)
         return PostingsQuery(self, words, self.postings)
 
-    def words(self, text: str, *others: "LexicalIndex", exact: bool = False) -> "Words":
+    def words(
+        self,
+        text: str,
+        *others: "LexicalIndex",
+        exact: bool = False,
+        synonyms: Synonyms = NO_SYNONYMS,
+    ) -> "Words":
         """The words of a text.
 
         :param others: Indexes of the same collection; their passages count, too.
-        :param exact: Correct no typing error.
+        :param exact: As in `parse`, like `synonyms`.
         """
         indexes = [self, *others]
         size = sum(each.num_rows for each in indexes)
@@ -183,7 +198,7 @@ class LexicalIndex(AllWords):
             frequencies = zip(*(each.frequencies(words) for each in indexes), strict=True)
             return dict(zip(words, map(sum, frequencies), strict=True))
 
-        return counted_words(text, self.analysis, size, passages, exact=exact)
+        return counted_words(text, self.analysis, size, passages, exact=exact, synonyms=synonyms)
 
     def frequencies(self, words: Sequence[str]) -> list[int]:
         """How many passages have each word."""
@@ -249,11 +264,13 @@ def counted_words(
     passages: Callable[[Sequence[str]], Mapping[str, int]],
     *,
     exact: bool = True,
+    synonyms: Synonyms = NO_SYNONYMS,
 ) -> Words:
     """The words of a text.
 
     :param passages: Gives how many of all `size` passages have each of some words.
     :param exact: Correct no typing error.
+    :param synonyms: The words that stand for a word.
     """
     readings = analysis.readings(text)
     counts = united(readings)
@@ -263,31 +280,56 @@ def counted_words(
     named = {name: count for name, count in names.items() if found[name]}
     counts.update(named)
     weights = {word: n * inverse_frequency(found[word], size) for word, n in counts.items()}
-    known: list[tuple[int, Sequence[str]]]
-    known = [(found[word], (word,)) for word in counts if found[word]]
-    if not exact and len(known) < len(counts):
-        for own, near in corrections(text, analysis, found, passages):
-            most = max(near.values())
-            weight = counts[own[0]] * inverse_frequency(most, size)
-            weights |= dict.fromkeys((*own, *near), weight)
-            known.append((most, [*near]))
-            found = {**near, **found}
+    known: list[tuple[int, str | Sequence[str]]]
+    known = [(found[word], word) for word in counts if found[word]]
+    groups: list[tuple[Sequence[str], Mapping[str, int]]] = []
+    stood_for: Mapping[str, int] = {}
+    if synonyms:
+        groups = [*_synonyms(counts, synonyms, found, passages)]
+        stood_for = dict.fromkeys((word for own, _ in groups for word in own), 1)
+        known = [each for each in known if each[1] not in stood_for]
+    if not exact and len(known) + len(groups) < len(counts):
+        groups += corrections(text, analysis, {**found, **stood_for}, passages)
+    for own, near in groups:
+        most = max(near.values())
+        weight = counts[own[0]] * inverse_frequency(most, size)
+        weights |= dict.fromkeys((*own, *near), weight)
+        known.append((most, [*near] if len(near) > 1 else next(iter(near))))
+        found = {**near, **found}
     rarest = sorted(known, key=itemgetter(0))[:_MOST_WORDS]
     limit = max(_COMMON, _COMMON_SHARE * size)
-    searched = [words for _, words in [each for each in rarest if each[0] <= limit] or rarest]
+    searched = [each for n, each in rarest if n <= limit] or [each for _, each in rarest]
     # Of a query that several languages read, the reading counts whose words are the commonest.
     weight = min(
         sum(weights[word] for word in {**dict.fromkeys(reading), **named}) for reading in readings
     )
-    single = [words[0] for words in searched if len(words) == 1]
-    return Words(size, found, weights, weight or 1, single, [w for w in searched if len(w) > 1])
+    single = [each for each in searched if isinstance(each, str)]
+    instead = [each for each in searched if not isinstance(each, str)]
+    return Words(size, found, weights, weight or 1, single, instead)
+
+
+def _synonyms(
+    counts: Mapping[str, int],
+    synonyms: Synonyms,
+    found: Mapping[str, int],
+    passages: Callable[[Sequence[str]], Mapping[str, int]],
+) -> Iterator[tuple[Sequence[str], Mapping[str, int]]]:
+    """Each word of a query that has synonyms, and the words that stand for it, with their numbers.
+
+    They are itself and its synonyms, as far as passages have them and the query does not.
+    """
+    asked = {word: synonyms[word] for word in counts if word in synonyms}
+    numbers = passages([*{*chain(*asked.values())} - counts.keys()])
+    for word, others in asked.items():
+        if near := {each: numbers[each] for each in others if numbers.get(each)}:
+            yield [word], {word: found[word], **near} if found[word] else near
 
 
 class LexicalQuery(WordQuery):
     """The words of a query, to be searched in a lexical index."""
 
     def __init__(self, index: LexicalIndex, words: Words) -> None:
-        self._index, self._searched = index, [*words.searched, *chain(*words.instead)]
+        self._index, self._asked = index, words
 
     @override
     def highlights(self, text: str) -> tuple[Span, ...]:
@@ -295,7 +337,8 @@ class LexicalQuery(WordQuery):
 
     @cached_property
     def _highlighter(self) -> Callable[[str], tuple[Span, ...]]:
-        return self._index.analysis.highlighter(self._searched)
+        words = self._asked
+        return self._index.analysis.highlighter(chain(words.searched, *words.instead))
 
 
 class PostingsQuery(LexicalQuery):
@@ -303,11 +346,11 @@ class PostingsQuery(LexicalQuery):
 
     def __init__(self, index: LexicalIndex, words: Words, postings: Postings) -> None:
         super().__init__(index, words)
-        self._postings, self._words = postings, words
+        self._postings = postings
 
     @cached_property
     def _scores(self) -> Embeddings:
-        words, allowed = self._words, self._index.allowed
+        words, allowed = self._asked, self._index.allowed
         scores = self._scores_of(words.searched)
         for each in words.instead:
             scores += reduce(np.maximum, [self._scores_of([word]) for word in each])
@@ -316,7 +359,7 @@ class PostingsQuery(LexicalQuery):
 
     def _scores_of(self, words: Sequence[str]) -> Embeddings:
         own = zip(words, self._index.frequencies(words), strict=True)
-        boosts = [self._index.boost(self._words.weights[word], n) for word, n in own]
+        boosts = [self._index.boost(self._asked.weights[word], n) for word, n in own]
         return self._postings.scores(words, boosts)
 
     @override
