@@ -38,12 +38,13 @@ def corrections(
     :returns: The forms of each word, and the words of passages that are one typing error away from
         it and not in the query: those that most passages have, with their numbers.
     """
-    typed = dict.fromkeys(each[0] for each in words_in(text) if each[0][1:].lower() == each[0][1:])
-    forms = ((word, analysis.kept_words(word)) for word in typed)
-    unknown = (each for each in forms if each[1] and not any(known.get(w, 1) for w in each[1]))
-    for word, own in islice(unknown, _MOST_ERRORS):
+    typed = [each[0] for each in words_in(text) if each[0][1:].lower() == each[0][1:]]
+    forms = {tuple(analysis.kept_words(word)): word for word in typed}
+    unknown = (own for own in forms if own and not any(known.get(each, 1) for each in own))
+    for own in islice(unknown, _MOST_ERRORS):
         # The stem of a word with an error may be far from the right one, so errors come first.
-        near = [*dict.fromkeys(analysis.words(" ".join(one_error_away(analysis.bare(word)))))]
+        texts = " ".join(one_error_away(analysis.bare(forms[own])))
+        near = dict.fromkeys(analysis.words(texts))
         found = passages([each for each in near if each not in known])
         if best := nlargest(MOST_NEAR, filter(found.get, found), key=found.__getitem__):
             yield own, {each: found[each] for each in best}

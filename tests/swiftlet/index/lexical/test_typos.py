@@ -113,6 +113,14 @@ def test_a_near_word_that_the_query_has_already_does_not_count_twice():
     assert rows(index, "lettre") == [0]
 
 
+def test_a_word_that_is_misspelt_twice_counts_as_if_it_were_right_twice():
+    index = grown(TEXTS)
+    wrong, right = (
+        index.parse(f"{a} {b} learning") for a, b in (("Mahcine", "mahcine"), ("machine",) * 2)
+    )
+    np.testing.assert_array_equal(wrong.scores(np.arange(5)), right.scores(np.arange(5)))
+
+
 def test_at_most_eight_words_of_a_query_are_corrected():
     words = [f"{a}{b}lantern" for a in "abcd" for b in "xyz"]
     index = grown(words)
