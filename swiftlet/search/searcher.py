@@ -210,6 +210,7 @@ class Searcher(OpenIndex):
                 reranking=reranking,
                 scale=self.scale,
                 boosts=boosts,
+                synonyms=self.synonyms,
             )
             if embedding is not None:
                 search.embedding = embedding

@@ -149,7 +149,7 @@ class Highlight:
     def _words(self, search: SearchState) -> Iterator[tuple[Span, ...]]:
         query, index = search.lexical_query, search.generation.parts.lexical
         if query is None and index is not None:
-            query = index.parse(search.request.query)
+            query = index.parse(search.request.query, synonyms=search.synonyms)
         for hit in search.hits:
             yield () if query is None else query.highlights(hit.passage.text)
 

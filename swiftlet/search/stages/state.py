@@ -14,6 +14,7 @@ from swiftlet.index.parts.search_parts import SearchParts, Selection
 from swiftlet.index.vectors.dense_scale import DenseScale
 from swiftlet.index.vectors.vector_index import (
     FEWEST_HYBRID_CANDIDATES,
+    Synonyms,
     WordQuery,
     num_candidates_for,
 )
@@ -80,6 +81,7 @@ class SearchState:
     reranking: Reranking | None = None
     scale: DenseScale | None = None
     boosts: Boosts = ()
+    synonyms: Synonyms = field(default_factory=dict)
     gains: Gains | None = None
     selection: Selection = field(init=False)
     cached: bool = False
