@@ -207,7 +207,7 @@ class Aggregate:
         """Set the best passage of each document that has at least the least score."""
         found, numbers = search.candidates, search.generation.parts.passage_to_document
         best = Ranking(*best_passages(found.scores, found.rows, numbers))
-        search.documents = best.at(best.scores >= search.request.least_score)
+        search.documents = best.at(best.scores >= search.least_score)
         return True
 
 
