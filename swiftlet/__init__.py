@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from swiftlet.index.building.build import build
     from swiftlet.index.building.shards import Shards, encode
     from swiftlet.index.snapshot import snapshot
+    from swiftlet.index.synonyms import set_synonyms
     from swiftlet.index.updates.directory_writer import IndexWriter, write
     from swiftlet.index.updates.writer import Changed
     from swiftlet.index.vectors_export import export_vectors
@@ -90,6 +91,7 @@ __all__ = [
     "pull",
     "push",
     "reset_weight",
+    "set_synonyms",
     "set_weight",
     "snapshot",
     "tune",
@@ -107,6 +109,7 @@ _MODULES = {
     "swiftlet.index.building.build": ("build",),
     "swiftlet.index.building.shards": ("Shards", "encode"),
     "swiftlet.index.snapshot": ("snapshot",),
+    "swiftlet.index.synonyms": ("set_synonyms",),
     "swiftlet.index.updates.directory_writer": ("IndexWriter", "write"),
     "swiftlet.index.updates.writer": ("Changed",),
     "swiftlet.index.vectors_export": ("export_vectors",),

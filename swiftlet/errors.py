@@ -70,10 +70,10 @@ class FilterError(InvalidArgumentError, ValueError):
 
 
 class UnknownFieldError(FilterError):
-    """A filter or a boost names a field, or a kind of value, that no document has; names all."""
+    """A request names a field, or a kind of value, that no document has; names all."""
 
-    def __init__(self, path: str, sentence: str) -> None:
-        self.path = path
+    def __init__(self, path: str, sentence: str, field: str = "filter") -> None:
+        self.path, self.field = path, field
         super().__init__(sentence)
 
 
@@ -81,6 +81,12 @@ class GroupingError(FilterError):
     """Documents cannot be grouped by a field: none has it, or one has several values of it."""
 
     field = "group_by"
+
+
+class SortError(FilterError):
+    """Documents cannot be sorted by a field: its values are of several kinds."""
+
+    field = "sort"
 
 
 class UnknownDocumentError(RetrievalError, KeyError):

@@ -169,7 +169,7 @@ class Context:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SearchResult:
-    """The hits of a search, best document first.
+    """The hits of a search, best document first, unless a `sort` gives another order.
 
     Those with a `rerank_score` come first, in an order by both scores: see
     `swiftlet.encoders.reranker.order_by`. The others follow by their score.

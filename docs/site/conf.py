@@ -18,7 +18,12 @@ COMMANDS = Path(__file__).parents[2] / "build" / "commands.md"
 project = html_title = "Swiftlet"
 version = swiftlet.__version__
 root_doc = "docs/README"
-include_patterns = ["docs/**.md", "[CS]*.md", "swiftlet/encoders/*/README.md"]
+include_patterns = [
+    "docs/**.md",
+    "[CS]*.md",
+    "swiftlet/encoders/*/README.md",
+    "clients/*/README.md",
+]
 exclude_patterns = [".*", "build", "runs"]
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 myst_heading_anchors = 4

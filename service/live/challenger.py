@@ -19,7 +19,7 @@ from swiftlet.types import Hit
 _SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 _SHARES = tuple(tenth / 10 for tenth in range(11))
 _SHARE_OF_LAST = 0.1
-_OF_INDEX = ("mode", "weight", "rerank", "group_by", "embedding", "min_score", "boost")
+_OF_INDEX = ("mode", "weight", "rerank", "group_by", "embedding", "min_score", "boost", "sort")
 """Fields of a request that say themselves how to search, and so leave nothing to compare."""
 
 logger = logging.getLogger(__name__)

@@ -101,6 +101,7 @@ class QueryLog:
             teams=teams[:_MOST_HITS],
             is_plain=not teams
             and asked.fusion == "weighted"
+            and asked.sort is None
             and asked.weight in {None, searcher.weight},
         )
         self._add(entry)

@@ -11,8 +11,8 @@ const READ_CHARACTERS = 1000; // of a document, to find similar ones
 const PROGRESS_MS = 3000;
 
 /** The body of a search. */
-export function bodyOf({ query, mode, filter }) {
-  return { query, ...(mode && { mode }), ...(filter && { filter: JSON.parse(filter) }) };
+export function bodyOf({ query, mode, filter, sort }) {
+  return { query, ...(mode && { mode }), ...(filter && { filter: JSON.parse(filter) }), ...(sort && { sort }) };
 }
 
 /** Show a hit's place and score in each mode, and its nearest sentence; `again` searches a changed index. */
@@ -22,7 +22,7 @@ export function explain(shown, hit, index, target, again) {
   const offset = shown.hits.indexOf(hit);
   const asked = [
     { ...bodyOf(shown), offset, top_k: 1, ...(modes.includes("dense") && { highlight: "sentence" }) },
-    ...single.map((mode) => ({ ...bodyOf(shown), mode, top_k: COMPARED, include_text: false })),
+    ...single.map((mode) => ({ ...bodyOf({ ...shown, sort: "" }), mode, top_k: COMPARED, include_text: false })),
   ];
   const request = () => Promise.all(asked.map((body) => search(body)));
   return fill(target, request, (all) => {
@@ -73,7 +73,7 @@ let latest = null;
 export async function showWeaker(shown, described) {
   latest = shown;
   const index = await described;
-  if (!index) return;
+  if (!index || shown.sort) return;
   if (!lines.has(index)) lines.set(index, fetchWeak().catch(() => ({})));
   const line = (await lines.get(index))[shown.mode || index.modes[0]];
   if (line === undefined || latest !== shown) return;

@@ -23,12 +23,13 @@ export function rounded(milliseconds) {
   return milliseconds < 10 ? milliseconds.toFixed(1) : number.format(Math.round(milliseconds));
 }
 
-/** The address of a query in a mode and with a filter, or of a document found by it. */
-export function addressOf({ query, mode, filter }, documentId = null) {
+/** The address of a query in a mode, with a filter and an order, or of a document found by it. */
+export function addressOf({ query, mode, filter, sort }, documentId = null) {
   const parameters = new URLSearchParams();
   if (query) parameters.set("q", query);
   if (mode) parameters.set("mode", mode);
   if (filter) parameters.set("filter", filter);
+  if (sort) parameters.set("sort", sort);
   if (documentId !== null) parameters.set("document", documentId);
   return parameters.size ? `?${parameters}` : "./";
 }

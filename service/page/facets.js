@@ -1,4 +1,4 @@
-// The facets: check boxes for the values of declared fields, and the filter that they make.
+// The facets: check boxes for the values of declared fields, and the filter that they make; one for the order.
 
 import { drawFacet } from "./drawing.js";
 import { Problem, fetchFacets } from "./service.js";
@@ -9,6 +9,8 @@ const wide = matchMedia("(min-width: 74rem)");
 const DATE = "modified"; // a field whose values are times: those since a day can be chosen
 const PERIODS = { "past week": 7, "past month": 30, "past year": 365 };
 const DAY_MS = 86_400_000;
+const NEWEST = `${DATE}:desc`;
+const newest = document.querySelector("#newest input");
 
 /** The declared fields; null until they are known. */
 let fields = null;
@@ -18,18 +20,29 @@ let chosen = new Map();
 let counts = new Map();
 let refreshed = 0;
 
-/** A filter in JSON, as far as check boxes can show it; "" if it leaves out nothing. */
-export function readFilter(text) {
-  return written(parsed(text));
+/** The filter in JSON and the order of an address, as far as check boxes can show them; else "". */
+export function readChoice(parameters) {
+  const sort = parameters.get("sort") === NEWEST ? NEWEST : "";
+  return { filter: written(parsed(parameters.get("filter"))), sort };
 }
 
-/** Whether check boxes can show the whole of a filter in JSON. */
-export function showsWhole(text) {
-  const all = conditions(text);
+/** Whether a check box can show the order of an address. */
+export function showsOrder(parameters) {
+  const sort = parameters.get("sort");
+  return !sort || (sort === NEWEST && !newest.parentElement.hidden);
+}
+
+/** Whether check boxes can show the whole of the filter of an address. */
+export function showsWhole(parameters) {
+  const all = conditions(parameters.get("filter"));
   return all !== null && all.every(([field, condition]) => {
     const number = usable(field, condition).length;
     return number > 0 && number === [condition].flat().length;
   });
+}
+
+export function chosenOrder() {
+  return newest.checked ? NEWEST : "";
 }
 
 /** The chosen filter in JSON; null until the fields are known. */
@@ -37,15 +50,17 @@ export function chosenFilter() {
   return fields && written(chosen);
 }
 
-/** Offer the values of these fields of an index that has some more, and check the boxes of a filter. */
-export function declareFacets(declared, all, filter) {
+/** Offer the values of these fields of an index that has some more, and check the boxes of an address. */
+export function declareFacets(declared, all, parameters) {
+  newest.parentElement.hidden = !all.includes(DATE);
   fields = all.includes(DATE) && !declared.includes(DATE) ? [...declared, DATE] : declared;
-  chosen = parsed(filter);
+  chosen = parsed(parameters.get("filter"));
   if (fields.length) refresh();
 }
 
-/** Check the boxes of a filter. */
-export function chooseFilter(text) {
+/** Check the boxes of a filter and an order. */
+export function chooseFilter(text, sort) {
+  newest.checked = Boolean(sort);
   if (!fields || text === written(chosen)) return;
   chosen = parsed(text);
   refresh();
@@ -162,6 +177,8 @@ form.addEventListener("input", ({ target }) => {
   else values.delete(target.name);
   choose(values);
 });
+
+newest.addEventListener("change", () => root.dispatchEvent(new Event("choice")));
 
 document.getElementById("facets-clear").addEventListener("click", () => {
   choose(new Map());

@@ -15,7 +15,7 @@ import {
   rounded,
   whereabouts,
 } from "./drawing.js";
-import { chooseFilter, chosenFilter, declareFacets, readFilter, showFacets, showsWhole } from "./facets.js";
+import * as choice from "./facets.js";
 import { Problem, fetchDocument, fetchInfo, fill, keepKey, reportOpened, search } from "./service.js";
 import "./suggestions.js";
 
@@ -34,7 +34,7 @@ const views = ["home", "notice", "results", "document"].map($);
 /** What `/info` says of the index; null if there is no answer. */
 let described;
 
-/** The answered query, mode and filter, its index, its hits so far and when they were shown; null until there is one. */
+/** What was asked, its index, its hits so far and when they were shown; null until there is an answer. */
 let shown = null;
 /** The open document; null if there is none. */
 let opened = null;
@@ -56,7 +56,7 @@ new ResizeObserver(([{ target }]) => {
 
 function show(name) {
   for (const view of views) view.hidden = view.id !== name;
-  showFacets(name === "results" || (name === "notice" && Boolean(chosenFilter())));
+  choice.showFacets(name === "results" || (name === "notice" && Boolean(choice.chosenFilter())));
 }
 
 function announce(sentence) {
@@ -261,8 +261,8 @@ function openDocument(documentId) {
 
 /** Search the changed index from the beginning. */
 function beginAgain() {
-  const { query, mode, filter } = shown;
-  return searchFor({ query, mode, filter }, () => {
+  const { query, mode, filter, sort } = shown;
+  return searchFor({ query, mode, filter, sort }, () => {
     remark("The index has changed. These are its first documents.");
     window.scrollTo(0, 0);
     hitLinks()[0]?.focus({ preventScroll: true });
@@ -296,32 +296,36 @@ function showFollowing() {
 function address() {
   const parameters = new URLSearchParams(location.search);
   const query = (parameters.get("q") ?? "").trim();
-  const filter = readFilter(parameters.get("filter"));
-  return { query, mode: parameters.get("mode") ?? "", filter, documentId: parameters.get("document") };
+  const mode = parameters.get("mode") ?? "";
+  return { query, mode, ...choice.readChoice(parameters), documentId: parameters.get("document") };
 }
 
-/** The query in the box, and the chosen mode and filter: until they can be chosen, those of the address. */
+/** The query in the box, and what is chosen: until it can be, what the address has. */
 function typed() {
-  const chosen = modeInputs().find((input) => input.checked);
   const { mode, filter } = address();
-  return { query: box.value.trim(), mode: chosen?.value ?? mode, filter: chosenFilter() ?? filter };
+  return {
+    query: box.value.trim(),
+    mode: modeInputs().find((input) => input.checked)?.value ?? mode,
+    filter: choice.chosenFilter() ?? filter,
+    sort: choice.chosenOrder(),
+  };
 }
 
-/** Whether both are the same query in the same mode with the same filter. */
+/** Whether both are the same query in the same mode, with the same filter and order. */
 function same(one, other) {
-  return one.query === other?.query && one.mode === other.mode && one.filter === other.filter;
+  return ["query", "mode", "filter", "sort"].every((name) => one[name] === other?.[name]);
 }
 
 /** Show the query or the document of the address. */
 async function follow() {
-  const { query, mode, filter, documentId } = address();
+  const { documentId, ...asked } = address();
+  const { query, mode, filter, sort } = asked;
   if (box.value.trim() !== query) box.value = query;
   checkMode(mode);
-  chooseFilter(filter);
+  choice.chooseFilter(filter, sort);
   entered = true;
   stop();
   const open = () => documentId !== null && openDocument(documentId);
-  const asked = { query, mode, filter };
   if (query && !same(asked, shown)) {
     await searchFor(asked, open);
   } else if (documentId !== null) {
@@ -546,15 +550,22 @@ function offer({ modes, facets, fields }) {
   for (const label of $("modes").querySelectorAll("label")) label.remove();
   $("modes").append(...drawModes(modes));
   $("modes").hidden = modes.length < 2;
-  const given = new URLSearchParams(location.search).get("filter");
-  declareFacets(facets, fields, given);
-  const { query, mode, filter, documentId } = address();
-  checkMode(mode);
+  const parameters = new URLSearchParams(location.search);
+  choice.declareFacets(facets, fields, parameters);
+  const { documentId, ...asked } = address();
+  checkMode(asked.mode);
   const hasMode = modeInputs().some((input) => input.checked);
-  const isWhole = showsWhole(given);
-  if (hasMode && isWhole) return;
-  history.replaceState(history.state, "", addressOf({ query, mode: hasMode ? mode : "", filter }, documentId));
-  const left = [!hasMode && mode !== modes[0] && "the mode", !isWhole && "the filter, or a part of it"].filter(Boolean);
+  const isWhole = choice.showsWhole(parameters);
+  const hasOrder = choice.showsOrder(parameters);
+  if (hasMode && isWhole && hasOrder) return;
+  const left = [
+    !hasMode && asked.mode !== modes[0] && "the mode",
+    !isWhole && "the filter, or a part of it",
+    !hasOrder && "the order",
+  ].filter(Boolean);
+  if (!hasMode) asked.mode = "";
+  if (!hasOrder) asked.sort = "";
+  history.replaceState(history.state, "", addressOf(asked, documentId));
   if (left.length) remark(`Left out, because the page cannot show it: ${left.join("; ")}.`);
   follow();
 }

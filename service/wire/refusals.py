@@ -33,6 +33,7 @@ _PLAIN_MISTAKES = {
     "too_short": "is empty",
     "string_unicode": "holds half of a surrogate pair",
 }
+_OF_OTHER_TEXTS = {"literal_error", "string_pattern_mismatch"}
 _JSON_TYPES: dict[type, str] = {str: "a text", list: "a list", dict: "an object"}
 
 
@@ -147,8 +148,8 @@ def _what_is_wrong(mistake: dict[str, Any], where: str) -> str:
         return f"has {len(value)} characters"
     if mistake["type"] == "too_long":
         return f"has {len(value)} entries"
-    names_a_choice = mistake["type"] == "literal_error" and isinstance(value, str)
-    if where == "body" and type(value) in _JSON_TYPES and not names_a_choice:
+    is_another_text = mistake["type"] in _OF_OTHER_TEXTS and isinstance(value, str)
+    if where == "body" and type(value) in _JSON_TYPES and not is_another_text:
         return f"is {_JSON_TYPES[type(value)]}"
     return f"is {shown(json.dumps(value))}"
 

@@ -134,7 +134,7 @@ EmbeddingNumbers = Annotated[
 JSON_TEXT = WithJsonSchema({"type": "string", "contentMediaType": "application/json"})
 """An object in a query string."""
 
-_TEXTS = frozenset({"q", "group_by", "cursor"})
+_TEXTS = frozenset({"q", "group_by", "sort", "cursor"})
 """The parameters of a query string that are texts, so "10" is not 10."""
 
 

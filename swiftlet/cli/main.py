@@ -15,6 +15,7 @@ from swiftlet.cli.indexes.changes import add, compact, delete, repair
 from swiftlet.cli.indexes.copies import export_vectors, pull, push, snapshot
 from swiftlet.cli.indexes.index import index
 from swiftlet.cli.indexes.sync import sync
+from swiftlet.cli.indexes.synonyms import synonyms
 from swiftlet.cli.indexes.tune import tune
 from swiftlet.cli.inspect import inspect
 from swiftlet.cli.install import install
@@ -156,6 +157,7 @@ _EXAMPLES: dict[Callable[..., None], str] = {
     improve: "swiftlet improve index --judgements judgements/ --out better",
     table: "swiftlet table first.run second.run --qrels qrels.tsv",
     tune: "swiftlet tune index --queries queries.jsonl --qrels qrels.tsv",
+    synonyms: "swiftlet synonyms index synonyms.txt",
     fidelity: "swiftlet fidelity index",
     adapt: "swiftlet adapt index --out encoder",
     train: "swiftlet train recipe.toml --out run",

@@ -53,8 +53,8 @@ class SearcherRetriever:
         embedding = None if self._embeddings is None else self._embeddings[query]
         fields = self._fields if embedding is None else {**self._fields, "embedding": embedding}
         found = self._searcher.search(query, top_k, include_text=False, **fields)
-        is_boosted = any(hit.boosted_score is not None for hit in found.hits)
-        if not found.num_reranked and not is_boosted:
+        is_ordered = self._fields.get("sort") or found.num_reranked
+        if not is_ordered and all(hit.boosted_score is None for hit in found.hits):
             return [(hit.document_id, hit.score) for hit in found.hits]
         # Metrics order documents by score, and the scores of hits lack this order.
         return [(hit.document_id, 1 / rank) for rank, hit in enumerate(found.hits, start=1)]

@@ -1,14 +1,11 @@
 """The weight of the dense score in a hybrid search, tuned on judged queries."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from swiftlet.arguments import StrPath, number, path_of
+from swiftlet.arguments import StrPath, number
 from swiftlet.corpora.rows import QrelsSource, Queries
 from swiftlet.encoders.encoder import Precision
 from swiftlet.encoders.opening import EncoderSpec
@@ -17,9 +14,9 @@ from swiftlet.evaluation.evaluate import JudgedBy
 from swiftlet.evaluation.experiment import JudgedSet, run_queries
 from swiftlet.evaluation.metrics import evaluate_per_query
 from swiftlet.evaluation.retrievers import SearcherRetriever
+from swiftlet.index.directory import locked_index
 from swiftlet.manifest import change_details, read_manifest
 from swiftlet.progress import Progress, Silence
-from swiftlet.publication import writer_lock
 from swiftlet.search.open_index import default_weight
 from swiftlet.search.opening import open_searcher
 from swiftlet.search.searcher import Searcher
@@ -133,7 +130,7 @@ def tune(
     """
     progress, given = progress or Silence(), JudgedBy.of(queries, qrels)
     with (
-        _locked(index) as directory,
+        locked_index(index) as directory,
         open_searcher(directory, encoder=encoder, precision=precision) as searcher,
     ):
         judgements = given.matched(
@@ -166,20 +163,10 @@ def set_weight(index: StrPath, weight: float) -> float:
 
 
 def _put_weight(index: StrPath, weight: float | None) -> float:
-    with _locked(index) as directory:
+    with locked_index(index) as directory:
         details = read_manifest(directory).details
         if not details.get("language"):
             raise InvalidArgumentError(f"{index} was built without words, so it has no weight")
         chosen = default_weight(details) if weight is None else weight
         change_details(directory, {"weight": chosen, "weight_evidence": None})
     return chosen
-
-
-@contextmanager
-def _locked(index: StrPath) -> Iterator[Path]:
-    """The directory of an index without links, while no other process writes it."""
-    directory = path_of("index", index)
-    read_manifest(directory, "index")  # refused before anything is made beside it
-    directory = directory.resolve()
-    with writer_lock(directory):
-        yield directory

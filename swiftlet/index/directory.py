@@ -3,11 +3,12 @@
 import sys
 import weakref
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic
 
+from swiftlet.arguments import StrPath, path_of
 from swiftlet.encoders.encoder import Encoder
 from swiftlet.errors import ArtefactError, CorruptArtefactError
 from swiftlet.index.changes.delta import Delta
@@ -26,6 +27,7 @@ from swiftlet.manifest import (
     read_manifest,
     verification,
 )
+from swiftlet.publication import writer_lock
 from swiftlet.types import Document
 
 _HISTORY_CHARACTERS = 8
@@ -219,3 +221,16 @@ class IndexDirectory:
         with suppress(OSError):
             changes = (self._path / CHANGES_FILE).stat().st_ino
         return (directory.st_dev, directory.st_ino), of_manifest, changes
+
+
+@contextmanager
+def locked_index(index: StrPath) -> Iterator[Path]:
+    """The directory of an index without links, while no other process writes it.
+
+    :raises ArtefactError: When another process does.
+    """
+    directory = path_of("index", index)
+    read_manifest(directory, "index")  # refused before anything is made beside it
+    directory = directory.resolve()
+    with writer_lock(directory):
+        yield directory

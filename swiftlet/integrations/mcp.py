@@ -44,6 +44,13 @@ Boost = Annotated[
         '{"field": "modified", "half_life_days": 30, "weight": 0.1}.'
     ),
 ]
+Sort = Annotated[
+    str | None,
+    Field(
+        description="The order of what answers, by a field of the metadata and a direction, as in "
+        "modified:desc; by how well it answers if left out."
+    ),
+]
 Text = Annotated[str, Field(description="A question or some words.")]
 SearchMode = Annotated[
     Mode | None, Field(description="By meaning (dense), by words (lexical), or both (hybrid).")
@@ -80,6 +87,7 @@ class _Tools:
         offset: Annotated[int, Field(description="How many documents to skip.")] = 0,
         max_tokens: Budget = 2_000,
         boost: Boost = None,
+        sort: Sort = None,
     ) -> str:
         """Find what answers: excerpts of the best documents, with their ids and lines."""
         _check(top_k, max_tokens, ": go on with offset")
@@ -93,6 +101,7 @@ class _Tools:
                 filter=filter,
                 offset=offset,
                 boost=boost,
+                sort=sort,
             )
         if not found.excerpts:
             room = f", or no room for one in {max_tokens} tokens" * (max_tokens < _ROOM)

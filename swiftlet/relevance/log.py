@@ -66,7 +66,7 @@ class LoggedSearch:
     """Who gave each document, as `interleaving.team_draft` says; empty where nothing was mixed."""
 
     is_plain: bool = True
-    """Whether its scores are those of the mode alone, without another weight or fusion."""
+    """Whether its scores are those of the mode alone, without another weight, fusion or order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -138,10 +138,10 @@ def read_report(folder: Path, searcher: Searcher) -> Report:
 
 def _without_hits(searcher: Searcher, words: Iterable[str]) -> Iterator[str]:
     """Those words that no document has; none for an index without words."""
-    if "lexical" not in searcher.modes:
+    if (index := searcher.parts.lexical) is None:
         return
     for word in words:
-        if not searcher.search(word, 1, mode="lexical", boost=[]).hits:
+        if not len(index.parse(word, exact=True, synonyms=searcher.synonyms).search(1)[1]):
             yield word
 
 

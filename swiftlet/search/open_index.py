@@ -20,7 +20,9 @@ from swiftlet.index.directory import IndexDirectory
 from swiftlet.index.document_encoder import WEIGHT
 from swiftlet.index.parts.search_parts import IndexSource, SearchParts
 from swiftlet.index.server import server_at
+from swiftlet.index.synonyms import synonyms_in
 from swiftlet.index.vectors.dense_scale import DenseScale, dense_scale_of
+from swiftlet.index.vectors.vector_index import Synonyms
 from swiftlet.manifest import Manifest, check_embedding_spaces, read_manifest
 from swiftlet.search.request import DEFAULT_WEIGHT, MODES, Mode
 from swiftlet.search.stages import STAGES
@@ -45,6 +47,9 @@ class OpenIndex:
 
     boosts: Boosts
     """What documents gain by their metadata, unless a search gives other boosts."""
+
+    synonyms: Synonyms
+    """The words that stand for a word in searches by words."""
 
     modes: tuple[Mode, ...]
     """The modes that this index can be searched in; the first one is the default."""
@@ -175,6 +180,7 @@ class OpenIndex:
             fields = {
                 "weight": number("weight", weight, least=0, most=1),
                 "boosts": parse_boosts(manifest.details.get("boost", [])),
+                "synonyms": synonyms_in(manifest.details),
                 "modes": self._modes(parts),
                 "facet_fields": tuple(facets),
                 "scale": dense_scale_of(manifest),

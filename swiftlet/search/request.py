@@ -8,6 +8,7 @@ from functools import cache, partial
 from hashlib import blake2b
 from math import inf
 from numbers import Real
+from re import fullmatch
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from swiftlet.arguments import Option, check_values, number, one_of, options_of, whole_number
@@ -49,6 +50,9 @@ MOST_TOKENS = 20_000
 CONTEXT_DOCUMENTS = 50
 """The most documents of a context, unless a search asks for another number."""
 
+
+SORT = r"^[\s\S]+:(asc|desc)$"
+"""A field and a direction."""
 
 LONGEST_EMBEDDING = 16_384
 """Numbers of a query's embedding; the widest encoders have 4,096."""
@@ -110,6 +114,15 @@ def _tokens(name: str, value: Any) -> int:
 def _name(name: str, value: Any) -> str:
     if not isinstance(value, str):
         raise InvalidArgumentError(f"{name} is {shown(value)}, but the name of a field is expected")
+    return value
+
+
+def _sort(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not fullmatch(SORT, value):
+        raise InvalidArgumentError(
+            f"{name} is {shown(value)}, but a field and its direction are expected, asc or desc: "
+            "modified:desc"
+        )
     return value
 
 
@@ -283,6 +296,16 @@ class SearchRequest:
             unset="the index's",
         ),
     ] = None
+    sort: Annotated[
+        str | None,
+        SearchOption(
+            "Put the documents that answer into the order of a field: modified:desc, or asc.",
+            _sort,
+            unset="by their scores",
+            expected='a field and its direction, such as "modified:desc" or "year:asc",',
+            bounds={"max_length": 300, "pattern": SORT},
+        ),
+    ] = None
     format: Annotated[
         Format,
         _choice(
@@ -317,7 +340,12 @@ class SearchRequest:
                 "embedding", 'mode is "lexical", which takes no embedding: leave out one of the two'
             )
         # The ranks, and so the order, depend on how many documents are asked for.
-        alone = {"weight": self.weight is not None, "offset": self.offset, "boost": self.boost}
+        alone = {
+            "weight": self.weight is not None,
+            "offset": self.offset,
+            "boost": self.boost,
+            "sort": self.sort,
+        }
         if self.fusion != "weighted" and any(alone.values()):
             name = next(name for name, is_given in alone.items() if is_given)
             raise RequestConflictError(
@@ -340,15 +368,25 @@ class SearchRequest:
                 f'highlight is "{self.highlight}", but passages without their text have nothing to '
                 "mark: ask for include_text true, or for no highlight",
             )
+        if self.sort is not None and self.rerank is not None:
+            raise RequestConflictError(
+                "sort",
+                f"sort is {shown(self.sort)}, but a re-ranker gives another order: give either "
+                "sort or rerank",
+            )
         if self.format == "context":
             self._check_context()
         if self.group_by is None:
             return
-        for name, reason in (("offset", "have no pages"), ("rerank", "are not re-ranked")):
+        reasons = {
+            "offset": "have no pages",
+            "rerank": "are not re-ranked",
+            "sort": "are not sorted",
+        }
+        for name, reason in reasons.items():
             if value := getattr(self, name):
-                raise RequestConflictError(
-                    name, f"{name} is {value}, but groups {reason}: give either {name} or group_by"
-                )
+                sentence = f"{name} is {shown(value)}, but groups {reason}: give either {name} or"
+                raise RequestConflictError(name, f"{sentence} group_by")
 
     def _check_context(self) -> None:
         given = {
@@ -390,11 +428,10 @@ class SearchRequest:
         """
         values = {name: getattr(self, name) for name in _RANKING}
         values["boost"] = boosts
-        if not boosts:  # nor do they know boosts
-            del values["boost"]
-        if self.embedding is None:  # cursors of earlier versions know none
-            del values["embedding"]
-        else:  # thousands of numbers take milliseconds to write
+        for name in ("boost", "sort", "embedding"):  # cursors of earlier versions know none
+            if not values[name]:
+                del values[name]
+        if self.embedding is not None:  # thousands of numbers take milliseconds to write
             values["embedding"] = blake2b(array("d", self.embedding)).hexdigest()
         values["mode"], values["filter"] = mode, self.filter or _no_filter()
         values["weight"] = weight if mode == "hybrid" else None

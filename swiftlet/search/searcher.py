@@ -51,7 +51,8 @@ class Searcher(OpenIndex):
         """The min(top_k, number of documents) best documents for a query; ties go by document_id.
 
         With a filter, only documents that pass it count. A lexical search gives only documents
-        that share a word with the query. A result can be continued: the next `top_k` documents
+        that share a word with the query, and one with a `sort` only those that it puts into the
+        order of a field. A result can be continued: the next `top_k` documents
         follow with `offset` = `top_k`.
 
         :param query: A text, or a whole request. With `embedding` (dim,), the query's place in
@@ -210,6 +211,7 @@ class Searcher(OpenIndex):
                 reranking=reranking,
                 scale=self.scale,
                 boosts=boosts,
+                synonyms=self.synonyms,
             )
             if embedding is not None:
                 search.embedding = embedding

@@ -20,7 +20,14 @@ from swiftlet.index.lexical.analysis import Analysis
 from swiftlet.index.lexical.bm25 import SparseVector, query_vector, word_place
 from swiftlet.index.lexical.index import Words, counted_words
 from swiftlet.index.parts.search_parts import Counts
-from swiftlet.index.vectors.vector_index import Rows, SearchedRows, SearchedWords, WordQuery
+from swiftlet.index.vectors.vector_index import (
+    NO_SYNONYMS,
+    Rows,
+    SearchedRows,
+    SearchedWords,
+    Synonyms,
+    WordQuery,
+)
 from swiftlet.types import Document, Embeddings, Span
 
 _MOST_IDS = 200_000
@@ -136,7 +143,9 @@ class ServerPassages(SearchedRows, SearchedWords, Store, ABC):
         return found < asked
 
     @override
-    def parse(self, text: str) -> "ServerWordQuery":
+    def parse(
+        self, text: str, *, exact: bool = False, synonyms: Synonyms = NO_SYNONYMS
+    ) -> "ServerWordQuery":
         def passages(words: Sequence[str]) -> dict[str, int]:
             places = {word: word_place(word) for word in words}
             found = self.word_counts([*places.values()])

@@ -56,7 +56,7 @@ def test_it_asks_the_mix_and_the_service_counts_the_same_requests(
     stages = {name: entry for (kind, name), entry in found.items() if kind == "stage"}
     assert set(stages) == {
         "queue", "filter", "tokenise", "encode", "dense", "lexical", "fuse", "aggregate",
-        "boost", "rerank", "fetch", "highlight", "total",
+        "boost", "sort", "rerank", "fetch", "highlight", "total",
     }  # fmt: skip
     assert {entry["num_requests"] for entry in stages.values()} == {sum(numbers.values())}
     # Whole milliseconds would say nothing about them.

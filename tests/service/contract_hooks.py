@@ -10,7 +10,7 @@ import schemathesis
 def before_call(context: Any, case: Any, kwargs: Any) -> None:
     """Send whole numbers without a fraction, no dimensions, and no fields that exclude each other.
 
-    A filter or a boost that the document allows may name fields that no document has; it is
+    A filter, a boost or a sort that the document allows may name fields that no document has; it is
     replaced by one.
 
     JSON Schema accepts 10.0 as a whole number, the service does not. `dimensions` may only be the
@@ -27,6 +27,11 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
             fields["boost"] = json.dumps(known)
         elif isinstance(boost, dict | list) and is_right(case):
             fields["boost"] = known
+        if f"{fields.get('sort')}".endswith((":asc", ":desc")):
+            fields["sort"] = "topic:asc"
+            others = {"rerank": None, "group_by": None, "fusion": "weighted"}
+            if any(fields.get(name, usual) != usual for name, usual in others.items()):
+                del fields["sort"]
         if fields.get("format") == "context" and is_right(case):
             for name in ("group_by", "highlight", "include_text"):
                 fields.pop(name, None)

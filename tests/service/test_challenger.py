@@ -71,7 +71,7 @@ def test_an_answer_has_documents_of_both_and_the_log_has_their_teams(
 @pytest.mark.parametrize(
     "further",
     [{"mode": "hybrid"}, {"weight": 0.3}, {"offset": 1}, {"fusion": "rrf"}, {"min_score": 0.1},
-     {"format": "context"}, {"group_by": "topic"}],
+     {"format": "context"}, {"group_by": "topic"}, {"sort": "topic:asc"}],
 )  # fmt: skip
 def test_a_search_that_says_how_to_search_is_answered_so(
     challenged: Server, folder: Path, further: dict[str, object]

@@ -25,14 +25,18 @@ from tests.polling import wait_until
 from tests.service.conftest import running
 
 SHOWN = [
-    {"_id": "bread", "text": "Bread is baked from flour.", "tenant": "a", "year": 2020},
-    {"_id": "tea", "text": "Tea is a hot drink.", "tenant": "a", "year": 2021},
-    {"_id": "tin", "text": "Tin is a soft metal.", "tenant": "a", "year": 2022},
-]
+    {"_id": "bread", "text": "Bread is baked from flour.", "tenant": "a", "year": 2020,
+     "size": 20, "day": "2026-01-01T09:00:00Z"},
+    {"_id": "tea", "text": "Tea is a hot drink.", "tenant": "a", "year": 2021,
+     "size": 100, "day": "2026-01-01T10:00:00+09:00"},
+    {"_id": "tin", "text": "Tin is a soft metal.", "tenant": "a", "year": 2022,
+     "size": 3, "day": "2026-01-01T11:00:00+09:00"},
+]  # fmt: skip
 HIDDEN = [
-    {"_id": "xyzzy-1", "text": "Quuxite bread with flour.", "tenant": "b", "year": 2021},
+    {"_id": "xyzzy-1", "text": "Quuxite bread with flour.", "tenant": "b", "year": 2021,
+     "size": "large", "day": "unknown", "secret": 1},
     {"_id": "xyzzy-2", "title": "Quuxite", "text": "Quuxite is hot.", "tenant": "b", "year": 1987},
-]
+]  # fmt: skip
 MARKS = re.compile("xyzzy|quuxite|1987", re.IGNORECASE)
 OPEN = ["/search", "/search/batch", "/facets", "/documents/{document_id}", "/v1/embeddings"]
 CLOSED = ["/info", "/suggest?q=b", "/weak", "/files/xyzzy-1"]
@@ -210,6 +214,27 @@ def test_queries_of_a_key_with_a_filter_leave_no_trace_in_the_cache(with_keys, s
     assert len(application.state.loaded.cache) == 0
     assert ask(application, "/search?q=bread", key="all").status_code == 200
     assert len(application.state.loaded.cache) == 1
+
+
+def test_a_sort_by_a_field_tells_nothing_of_hidden_documents(with_keys, searchers):
+    key = line("a", filter={"tenant": "a"})
+    locked, alone = (with_keys(key, line("all"), searcher=each) for each in searchers)
+    for sort, ids in {
+        "year:desc": ["tin", "tea", "bread"],
+        "size:asc": ["tin", "bread", "tea"],  # numbers, while a hidden document has a text
+        "day:asc": ["tea", "tin", "bread"],  # dates, while a hidden document has none
+    }.items():
+        asked = {"query": "bread", "sort": sort, "min_score": -1}
+        found = [ask(each, "/search", asked).json()["hits"] for each in (locked, alone)]
+        assert [[hit["document_id"] for hit in each] for each in found] == [ids, ids]
+    refused = ask(locked, "/search", {"query": "bread", "sort": "size:asc"}, key="all")
+    assert "its values are numbers and texts" in refused.json()["detail"]
+    of_hidden, of_none = (
+        ask(locked, "/search", {"query": "bread", "sort": f"{name}:asc"}).json()
+        for name in ("secret", "absent")
+    )
+    assert of_hidden["detail"].replace("secret", "absent") == of_none["detail"]
+    assert "tenant" not in of_none["detail"]
 
 
 WORDS = st.lists(st.sampled_from(["bread", "hot", "quuxite", "metal", "1987"]), min_size=1)

@@ -2,7 +2,7 @@ import json
 import logging
 import re
 from itertools import pairwise
-from urllib.parse import quote
+from urllib.parse import urlencode
 
 import httpx
 import pytest
@@ -27,13 +27,14 @@ def timing(answer: httpx.Response) -> dict[str, float]:
 
 
 BOOST = {"field": "length", "half_value": 3, "weight": 0.1}
-EVERY_STAGE = {"highlight": "words", "filter": {}, "boost": BOOST}
+EVERY_STAGE = {"highlight": "words", "filter": {}, "boost": BOOST, "sort": "length:asc"}
+AS_JSON = {"boost": json.dumps(BOOST)}
 TRAFFIC = [
     ("POST", "/search", {"json": {"query": "bread", **EVERY_STAGE}}),
     ("POST", "/search", {"content": b"{"}),
     ("POST", "/search", {"json": {"query": "bread", "top_k": 0}}),
     ("POST", "/search", {"content": b" " * 300}),
-    ("GET", f"/search?q=bread&highlight=words&filter={{}}&boost={quote(json.dumps(BOOST))}", {}),
+    ("GET", f"/search?q=bread&{urlencode({**EVERY_STAGE, 'filter': '{}', **AS_JSON})}", {}),
     ("PUT", "/search", {}),
     ("POST", "/search/batch", {"json": {"queries": ["bread", "sea", "ice"], **EVERY_STAGE}}),
     ("POST", "/search/batch", {"json": {"queries": ["bread"] * 5}}),

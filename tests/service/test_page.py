@@ -287,8 +287,8 @@ def test_hits_are_those_of_the_service_with_title_score_and_passage(
         widths = bar.evaluate("bar => [bar, bar.firstChild].map((e) => e.offsetWidth)")
         assert widths[1] == pytest.approx(max(0, hit["score"]) * widths[0], abs=1)
     names = [name.split()[0] for name in page.locator(".legend li").all_inner_texts()]
-    # There is no filter, no boost and no re-ranker, and the embedding is cached.
-    idle = {"filter", "tokenise", "encode", "boost", "rerank"}
+    # There is no filter, no boost, no sort and no re-ranker, and the embedding is cached.
+    idle = {"filter", "tokenise", "encode", "boost", "sort", "rerank"}
     assert names == [*(stage for stage in STAGES if stage not in idle), "other"]
 
 

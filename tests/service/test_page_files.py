@@ -53,10 +53,10 @@ def folder(tmp_path_factory) -> Iterator[Server]:
     }
     files["the oven.md"] = MARKDOWN
     documents = []
-    for name, text in files.items():
+    for number, (name, text) in enumerate(files.items()):
         (root / "files" / name).write_text(text, "utf-8")
         kind = "markdown" if name.endswith(".md") else "text"
-        days = timedelta(days=100 if kind == "text" else 0)
+        days = timedelta(days=100 + number if kind == "text" else 0)
         modified = (datetime.now(UTC) - days).isoformat()
         language = "de" if kind == "text" else "en"
         metadata = {"path": name, "kind": kind, "language": language, "modified": modified}
@@ -186,6 +186,46 @@ def test_the_page_says_how_far_an_index_is_until_it_is_final(
     expect(line).to_contain_text("1,200 of 10,000 passages")
     expect(line).to_contain_text("9,000 of 10,000 passages")
     expect(line).to_be_hidden()
+
+
+def test_the_newest_of_what_answers_come_first_where_files_have_a_time(
+    open_page,  # noqa: F811
+    folder,
+):
+    page = open_page(found("a text from last year"), url=folder.url)
+    newest = page.get_by_role("checkbox", name="Newest first")
+    expect(links(page)).to_have_count(10)
+    by_score = links(page).all_inner_texts()
+    newest.check()
+    expect(links(page)).not_to_have_text(by_score)
+    expect(page).to_have_url(re.compile("sort=modified%3Adesc$"))
+    expect(page.locator(".weaker")).to_have_count(0)
+    by_time = links(page).all_inner_texts()
+    assert len(by_time) > 4
+    assert by_time == [name for name in ("the oven", *OTHERS) if name in by_time]
+    page.locator(".why").first.click()
+    expect(page.locator("dl.reasons")).to_contain_text("by words")
+    page.reload()
+    expect(newest).to_be_checked()
+    expect(links(page)).to_have_text(by_time)
+    links(page).first.click()
+    page.get_by_role("link", name="Results").click()
+    expect(newest).to_be_checked()
+    page.go_back()
+    expect(newest).not_to_be_checked()
+    expect(links(page)).to_have_text(by_score)
+
+
+def test_an_order_that_the_page_cannot_show_is_taken_out_of_the_address(
+    open_page,  # noqa: F811
+    folder,
+    server,
+):
+    for address, url in (("year:asc", folder.url), ("modified:desc", server.url)):
+        page = open_page(f"{found('bread')}&sort={address}", url=url)
+        expect(page.locator("#remark")).to_contain_text("cannot show it: the order.")
+        expect(page).to_have_url(re.compile("q=bread$"))
+        expect(links(page).first).to_be_visible()
 
 
 def test_a_boost_is_shown_beside_the_score(

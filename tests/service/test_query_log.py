@@ -63,6 +63,7 @@ def test_a_search_is_logged_with_its_hits_its_fields_and_its_stages(keeper, fold
 
 def test_scores_by_another_weight_or_fusion_are_marked(keeper, folder):
     assert not logged(keeper, folder, "by ranks", fusion="rrf").is_plain
+    assert not logged(keeper, folder, "by a field", sort="length:asc").is_plain
     assert not logged(keeper, folder, "by a weight", weight=0.25).is_plain
 
 

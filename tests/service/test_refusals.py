@@ -27,6 +27,7 @@ from tests.service.conftest import with_encoder
 
 TEXTS = "a list of 1 to 64 texts is expected"
 TEXT = "a text of 1 to 10000 characters, not all blank is expected"
+ORDER = 'a field and its direction, such as "modified:desc" or "year:asc", is expected'
 MILLISECONDS = "a whole number of milliseconds from 1 to 60000 is expected"
 WHOLE = "a whole number from 1 to 1000 is expected"
 MODES = '"hybrid", "dense" or "lexical" is expected'
@@ -105,6 +106,14 @@ def check(answer: httpx.Response, status: int, field: str | None, sentence: str)
         ("offset", '7,"group_by":"topic"', "offset is 7, but groups have no pages: give"),
         ("group_by", '"colour"', "group_by is 'colour', but no document has a value of it"),
         ("group_by", '""', "group_by is empty; the name of a field of the metadata is expected"),
+        ("sort", '"length"', f'sort is "length"; {ORDER}'),
+        ("sort", '"length:up"', f'sort is "length:up"; {ORDER}'),
+        ("sort", "3", f"sort is 3; {ORDER}"),
+        ("sort", '"no:asc"', "sort names 'no', but no document that the search may find has a"),
+        ("sort", '"no:asc"', "can be sorted by the fields ['length', 'topic']"),
+        ("fusion", '"rrf","sort":"length:asc"', "which takes no sort"),
+        ("sort", '"length:asc","group_by":"topic"', "sort is 'length:asc', but groups are not"),
+        ("boost", '{"field":"no","half_value":1,"weight":1}', "boost names 'no', but no document"),
         ("group_size", '101,"group_by":"topic"', "so 10 groups have 1010 documents; at most"),
         ("timeout", "5", "the fields are query, top_k, offset, "),
         ("__proto__", "{}", "there is no field __proto__"),
@@ -205,6 +214,7 @@ def test_a_bad_body_is_refused_in_one_sentence(attacker, route, body, status, fi
         ("/search?q=a&" + "&".join(f"p{n}=a" for n in range(63)), "p0", "there is no field p0"),
         ("/search?q=a&" + "&".join(f"p{n}=a" for n in range(64)), None, "has 65 parameters"),
         ("/facets?filter=", "filter", "the filter has '' where an object is expected"),
+        ("/search?q=a&sort=length", "sort", f'sort is "length"; {ORDER}'),
         ('/facets?filter={"no":1}', "filter", "names 'no', but the documents have the fields"),
         ("/facets?filter={}&filter={}", "filter", "filter is given more than once"),
         (

@@ -45,7 +45,8 @@ def plain(hits: list[Hit], marks: str | None = None) -> list[dict[str, object]]:
      {"top_k": 1000}, {"highlight": "words"}, {"highlight": "sentence", "mode": "dense"},
      {"filter": None}, {"filter": {"topic": "bread", "length": {"gte": 8}}},
      {"filter": {"length": [1, 2]}, "offset": 2},
-     {"filter": {"not": {"topic": {"prefix": "b"}}}, "mode": "lexical"}],
+     {"filter": {"not": {"topic": {"prefix": "b"}}}, "mode": "lexical"},
+     {"sort": "length:desc"}, {"sort": "topic:asc", "offset": 2, "min_score": 0}],
 )  # fmt: skip
 def test_every_way_of_asking_gives_the_searchers_own_hits(client, small_searcher, query, options):
     asked = {"top_k": 3, **options}
@@ -202,8 +203,9 @@ def test_info_describes_the_index_and_the_encoder_in_use(client, small_searcher)
     assert small_searcher.index_manifest.fingerprint.startswith(info["index"]["fingerprint"])
 
 
-def test_a_search_is_continued_by_its_cursor_without_repeats_and_gaps(client):
-    asked: dict[str, Any] = {"query": "How do volcanoes erupt?", "top_k": 7}
+@pytest.mark.parametrize("order", [{}, {"sort": "length:asc", "min_score": 0.1}])
+def test_a_search_is_continued_by_its_cursor_without_repeats_and_gaps(client, order):
+    asked: dict[str, Any] = {"query": "How do volcanoes erupt?", "top_k": 7, **order}
     whole = client.post("/search", json=asked | {"top_k": 60}).json()["hits"]
     answer = client.post("/search", json=asked).json()
     found = answer["hits"]
@@ -211,6 +213,8 @@ def test_a_search_is_continued_by_its_cursor_without_repeats_and_gaps(client):
         answer = client.post("/search", json=asked | {"cursor": answer["next"]}).json()
         found += answer["hits"]
     assert found == whole
+    lengths = [hit["metadata"].get("length") for hit in found]
+    assert (lengths == sorted(lengths)) == ("sort" in order)
     link = "/search?q=volcanoes&top_k=2"
     cursor = client.get(link).json()["next"]
     assert len(client.get(f"{link}&cursor={cursor}").json()["hits"]) == 2
@@ -225,6 +229,7 @@ def test_a_search_is_continued_by_its_cursor_without_repeats_and_gaps(client):
         {"weight": 0.1},
         {"filter": {"topic": "tea"}},
         {"min_score": 0.0},
+        {"sort": "length:asc"},
     ],
 )
 def test_a_cursor_continues_only_its_own_search(client, other):

@@ -12,9 +12,11 @@ from opentelemetry.trace import StatusCode
 from service.sight.tracing import Tracing
 from service.wire.context import STAGES
 
-RAN = [stage for stage in STAGES if stage != "rerank"]  # there is no re-ranker
+RAN = [
+    stage for stage in STAGES if stage != "rerank"
+]  # there is no re-ranker, and all others have something to do
 BOOST = quote('[{"filter": {}, "weight": 0.1}]')
-ASKED = f"q=private&highlight=words&filter={{}}&boost={BOOST}"  # all others have something to do
+ASKED = f"q=private&highlight=words&filter={{}}&boost={BOOST}&sort=length:asc"
 
 
 @pytest.fixture

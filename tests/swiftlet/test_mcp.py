@@ -76,6 +76,9 @@ async def use(client: Client, index: Path) -> None:
     boost = {"filter": only, "weight": 1}
     found = await answer(client, "search", query="volcano 3", boost=boost, top_k=5)
     assert found.startswith("[glacier-")
+    for order, first in (("kind:asc", "[glacier-"), ("kind:desc", "[volcano-")):
+        found = await answer(client, "search", query="described here", sort=order)
+        assert found.startswith(first)
     short = await answer(client, "search", query="glacier", top_k=5, max_tokens=300)
     assert len(short) < 1300
     shown = short.count("[glacier-")

@@ -18,10 +18,12 @@ from swiftlet.index.documents.numbers import DocumentNumbers
 from swiftlet.index.documents.store import DocumentStore, StoredPassage
 from swiftlet.index.lexical.index import AllWords, LexicalIndex, LexicalQuery
 from swiftlet.index.vectors.vector_index import (
+    NO_SYNONYMS,
     AllRows,
     Mask,
     Rows,
     SearchedRows,
+    Synonyms,
     VectorIndex,
     WordQuery,
 )
@@ -98,9 +100,12 @@ class JointLexical(AllWords):
         self._base, self._changes = base, changes
         self.size = base.size + changes.size
 
-    def parse(self, text: str) -> "JointQuery":
+    @override
+    def parse(
+        self, text: str, *, exact: bool = False, synonyms: Synonyms = NO_SYNONYMS
+    ) -> "JointQuery":
         """The query for a text; words have the same weight in both parts."""
-        words = self._base.words(text, self._changes)
+        words = self._base.words(text, self._changes, exact=exact, synonyms=synonyms)
         parts = self._base.query(words), self._changes.query(words)
         return JointQuery(parts, self._base.num_rows)
 

@@ -121,6 +121,7 @@ def check_boosts(boosts: Iterable[Boost], parts: Sequence[Columns]) -> None:
                 boost.field,
                 f"boost names {shown(boost.field)}, but no document has a {name} in it; the fields "
                 f"of the documents are {shown(fields)}",
+                field="boost",
             )
 
 

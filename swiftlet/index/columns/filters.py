@@ -37,7 +37,8 @@ _MOST_NAMED, _MOST_COMPARED = 40, 2_000
 _SEARCHED = ("title", "text")
 _RANGES = ("gt", "gte", "lt", "lte")
 _OPERATORS = ("eq", "any", "all", "none", *_RANGES, "exists", "prefix")
-_KINDS = {b"b": "true or false", b"n": "numbers", b"s": "texts", b"d": "dates"}
+KINDS = {b"b": "true or false", b"n": "numbers", b"s": "texts", b"d": "dates"}
+"""What the kinds of values are called."""
 
 T = TypeVar("T")
 
@@ -192,12 +193,12 @@ def first_without_values(tree: Filter, exists: Callable[[Condition], bool]) -> C
         path, kind = condition.path, condition.kind
         if exists(of_kind(path, kind)):
             continue
-        kinds = [name for other, name in _KINDS.items() if exists(of_kind(path, other))]
+        kinds = [name for other, name in KINDS.items() if exists(of_kind(path, other))]
         if not kinds:
             return condition
         raise UnknownFieldError(
             path,
-            f"the filter compares {shown(path)} with {_KINDS[kind]}, but its values are "
+            f"the filter compares {shown(path)} with {KINDS[kind]}, but its values are "
             f"{' and '.join(kinds)}",
         )
     return None

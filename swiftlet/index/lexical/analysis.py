@@ -93,9 +93,13 @@ class Analysis:
         found: list[str] = self.analyser.analyze(self.indexed(text))
         return found
 
+    def bare(self, word: str) -> str:
+        """A word of a query without case and accents, to be corrected; empty if it is not to be."""
+        return "".join(_without_accents().analyze(folded(word)))
+
     def highlighter(self, searched: Iterable[str]) -> Callable[[str], tuple[Span, ...]]:
         """A function that gives the spans of the `searched` words in a text, in order."""
-        words, words_of = frozenset(searched), self._kept_words
+        words, words_of = frozenset(searched), self.kept_words
 
         @cache
         def is_searched(part: str) -> bool:
@@ -110,7 +114,8 @@ class Analysis:
         return highlights
 
     @cached_property
-    def _kept_words(self) -> Callable[[str], list[str]]:
+    def kept_words(self) -> Callable[[str], list[str]]:
+        """What `words` gives of a word, kept for the next time."""
         return lru_cache(_KEPT_WORDS)(self.words)
 
     def spans(self, text: str) -> Iterator[Span]:
@@ -137,7 +142,6 @@ class FoldedAnalysis(Analysis):
             stem + fold if self._accents else fold + stem,
         )
         self.analyser = _analyser(spaces, *filters)
-        self._without_accents = _analyser(spaces, *fold)
         self._other_form = lru_cache(_KEPT_WORDS)(self._stemmed_without_accents)
 
     @override
@@ -188,7 +192,7 @@ class FoldedAnalysis(Analysis):
 
     def _stemmed_without_accents(self, word: str) -> str:
         """A word without accents; empty if its stem is as with them."""
-        form = " ".join(self._without_accents.analyze(folded(word)))
+        form = " ".join(_without_accents().analyze(folded(word)))
         return form if self.analyser.analyze(form) != self.analyser.analyze(word) else ""
 
 
@@ -250,6 +254,11 @@ class PieceAnalysis(Analysis):
     def indexed(self, text: str) -> str:
         """The words of a text."""
         return " ".join(self.words(text))
+
+    @override
+    def bare(self, word: str) -> str:
+        """Of a word with an error, pieces are left that are right."""
+        return ""
 
     @override
     def highlighter(self, searched: Iterable[str]) -> Callable[[str], tuple[Span, ...]]:
@@ -356,6 +365,11 @@ def _analyser(tokenizer: Any, *filters: Any) -> Any:
     for each in (tantivy.Filter.remove_long(_LONGEST_WORD), tantivy.Filter.lowercase(), *filters):
         builder = builder.filter(each)
     return builder.build()
+
+
+@cache
+def _without_accents() -> Any:
+    return _analyser(tantivy.Tokenizer.whitespace(), tantivy.Filter.ascii_fold())
 
 
 def _stemmer(language: str) -> tuple[Any, ...]:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
+from itertools import chain
 from math import log1p
 from operator import itemgetter
 from pathlib import Path
@@ -32,7 +33,15 @@ from swiftlet.index.lexical.analysis import (
     version_in,
 )
 from swiftlet.index.lexical.postings import FILES, Postings, best_rows
-from swiftlet.index.vectors.vector_index import Mask, Rows, SearchedWords, WordQuery
+from swiftlet.index.lexical.typos import corrections
+from swiftlet.index.vectors.vector_index import (
+    NO_SYNONYMS,
+    Mask,
+    Rows,
+    SearchedWords,
+    Synonyms,
+    WordQuery,
+)
 from swiftlet.manifest import Manifest
 from swiftlet.types import Embeddings, Span
 
@@ -80,7 +89,8 @@ class LexicalIndex(AllWords):
     each word once, for any query and any corpus.
 
     Words in more than a quarter of all passages, and in more than 1,000, are not searched if a
-    query has other words. The 64 rarest words of a long query are searched.
+    query has other words. The 64 rarest words of a long query are searched. A word that no passage
+    has stands for the words that are one typing error away (`typos.py`).
     """
 
     def __init__(self, index: Any, analysis: Analysis) -> None:
@@ -156,9 +166,12 @@ class LexicalIndex(AllWords):
         restricted.filter = self._compiled(tree, columns) if tree and columns else None
         return restricted
 
-    def parse(self, text: str) -> "LexicalQuery":
+    @override
+    def parse(
+        self, text: str, *, exact: bool = False, synonyms: Synonyms = NO_SYNONYMS
+    ) -> "LexicalQuery":
         """The query for a text; no character has a special meaning."""
-        return self.query(self.words(text))
+        return self.query(self.words(text, exact=exact, synonyms=synonyms))
 
     def query(self, words: "Words") -> "LexicalQuery":
         """The query for words; this index may be one of those that they were counted in."""
@@ -166,10 +179,17 @@ class LexicalIndex(AllWords):
             return TantivyQuery(self, words)
         return PostingsQuery(self, words, self.postings)
 
-    def words(self, text: str, *others: "LexicalIndex") -> "Words":
+    def words(
+        self,
+        text: str,
+        *others: "LexicalIndex",
+        exact: bool = False,
+        synonyms: Synonyms = NO_SYNONYMS,
+    ) -> "Words":
         """The words of a text.
 
         :param others: Indexes of the same collection; their passages count, too.
+        :param exact: As in `parse`, like `synonyms`.
         """
         indexes = [self, *others]
         size = sum(each.num_rows for each in indexes)
@@ -178,12 +198,12 @@ class LexicalIndex(AllWords):
             frequencies = zip(*(each.frequencies(words) for each in indexes), strict=True)
             return dict(zip(words, map(sum, frequencies), strict=True))
 
-        return counted_words(text, self.analysis, size, passages)
+        return counted_words(text, self.analysis, size, passages, exact=exact, synonyms=synonyms)
 
     def frequencies(self, words: Sequence[str]) -> list[int]:
         """How many passages have each word."""
         if self.postings is not None:
-            return [*map(self.postings.frequency, words)]
+            return self.postings.frequencies(words)
         with _damage():
             return [self.searcher.doc_freq(_TEXT, word) for word in words]
 
@@ -225,7 +245,8 @@ class Words:
 
     `passages` are how many of all `size` passages have each word. The weight of a word is its
     inverse document frequency, as often as the query has it; a score is divided by the `weight` of
-    all words. Those that are `searched` are ordered from the rarest; see `LexicalIndex`.
+    all words. Those that are `searched` are ordered from the rarest; see `LexicalIndex`. Of words
+    that stand for one of the query, the best one of a passage counts; all weigh as the commonest.
     """
 
     size: int
@@ -233,6 +254,7 @@ class Words:
     weights: Mapping[str, float]
     weight: float
     searched: Sequence[str]
+    instead: Sequence[Sequence[str]] = ()
 
 
 def counted_words(
@@ -240,10 +262,15 @@ def counted_words(
     analysis: Analysis,
     size: int,
     passages: Callable[[Sequence[str]], Mapping[str, int]],
+    *,
+    exact: bool = True,
+    synonyms: Synonyms = NO_SYNONYMS,
 ) -> Words:
     """The words of a text.
 
     :param passages: Gives how many of all `size` passages have each of some words.
+    :param exact: Correct no typing error.
+    :param synonyms: The words that stand for a word.
     """
     readings = analysis.readings(text)
     counts = united(readings)
@@ -253,21 +280,56 @@ def counted_words(
     named = {name: count for name, count in names.items() if found[name]}
     counts.update(named)
     weights = {word: n * inverse_frequency(found[word], size) for word, n in counts.items()}
-    rarest = sorted(((found[word], word) for word in counts if found[word]), key=itemgetter(0))
-    rarest, most = rarest[:_MOST_WORDS], max(_COMMON, _COMMON_SHARE * size)
-    searched = [word for _, word in [each for each in rarest if each[0] <= most] or rarest]
+    known: list[tuple[int, str | Sequence[str]]]
+    known = [(found[word], word) for word in counts if found[word]]
+    groups: list[tuple[Sequence[str], Mapping[str, int]]] = []
+    stood_for: Mapping[str, int] = {}
+    if synonyms:
+        groups = [*_synonyms(counts, synonyms, found, passages)]
+        stood_for = dict.fromkeys((word for own, _ in groups for word in own), 1)
+        known = [each for each in known if each[1] not in stood_for]
+    if not exact and len(known) + len(groups) < len(counts):
+        groups += corrections(text, analysis, {**found, **stood_for}, passages)
+    for own, near in groups:
+        most = max(near.values())
+        weight = counts[own[0]] * inverse_frequency(most, size)
+        weights |= dict.fromkeys((*own, *near), weight)
+        known.append((most, [*near] if len(near) > 1 else next(iter(near))))
+        found = {**near, **found}
+    rarest = sorted(known, key=itemgetter(0))[:_MOST_WORDS]
+    limit = max(_COMMON, _COMMON_SHARE * size)
+    searched = [each for n, each in rarest if n <= limit] or [each for _, each in rarest]
     # Of a query that several languages read, the reading counts whose words are the commonest.
     weight = min(
         sum(weights[word] for word in {**dict.fromkeys(reading), **named}) for reading in readings
     )
-    return Words(size, found, weights, weight or 1, searched)
+    single = [each for each in searched if isinstance(each, str)]
+    instead = [each for each in searched if not isinstance(each, str)]
+    return Words(size, found, weights, weight or 1, single, instead)
+
+
+def _synonyms(
+    counts: Mapping[str, int],
+    synonyms: Synonyms,
+    found: Mapping[str, int],
+    passages: Callable[[Sequence[str]], Mapping[str, int]],
+) -> Iterator[tuple[Sequence[str], Mapping[str, int]]]:
+    """Each word of a query that has synonyms, and the words that stand for it, with their numbers.
+
+    They are itself and its synonyms, as far as passages have them and the query does not.
+    """
+    asked = {word: synonyms[word] for word in counts if word in synonyms}
+    numbers = passages([*{*chain(*asked.values())} - counts.keys()])
+    for word, others in asked.items():
+        if near := {each: numbers[each] for each in others if numbers.get(each)}:
+            yield [word], {word: found[word], **near} if found[word] else near
 
 
 class LexicalQuery(WordQuery):
     """The words of a query, to be searched in a lexical index."""
 
     def __init__(self, index: LexicalIndex, words: Words) -> None:
-        self._index, self._searched = index, words.searched
+        self._index, self._asked = index, words
 
     @override
     def highlights(self, text: str) -> tuple[Span, ...]:
@@ -275,7 +337,8 @@ class LexicalQuery(WordQuery):
 
     @cached_property
     def _highlighter(self) -> Callable[[str], tuple[Span, ...]]:
-        return self._index.analysis.highlighter(self._searched)
+        words = self._asked
+        return self._index.analysis.highlighter(chain(words.searched, *words.instead))
 
 
 class PostingsQuery(LexicalQuery):
@@ -283,15 +346,21 @@ class PostingsQuery(LexicalQuery):
 
     def __init__(self, index: LexicalIndex, words: Words, postings: Postings) -> None:
         super().__init__(index, words)
-        self._postings, self._words = postings, words
+        self._postings = postings
 
     @cached_property
     def _scores(self) -> Embeddings:
-        words, allowed = self._words, self._index.allowed
-        own = zip(words.searched, self._index.frequencies(words.searched), strict=True)
-        boosts = [self._index.boost(words.weights[word], passages) for word, passages in own]
-        scores = self._postings.scores(words.searched, boosts) / np.float32(words.weight)
+        words, allowed = self._asked, self._index.allowed
+        scores = self._scores_of(words.searched)
+        for each in words.instead:
+            scores += reduce(np.maximum, [self._scores_of([word]) for word in each])
+        scores /= np.float32(words.weight)
         return scores if allowed is None else scores * allowed
+
+    def _scores_of(self, words: Sequence[str]) -> Embeddings:
+        own = zip(words, self._index.frequencies(words), strict=True)
+        boosts = [self._index.boost(self._asked.weights[word], n) for word, n in own]
+        return self._postings.scores(words, boosts)
 
     @override
     def search(self, num_candidates: int) -> tuple[Embeddings, Rows]:
@@ -311,16 +380,20 @@ class TantivyQuery(LexicalQuery):
         self._searcher, self._schema = index.searcher, index.schema
         self._size = index.num_rows
         self._weight = np.float32(words.weight)
-        parts = []
-        for word in words.searched:
+        parts = [*self._terms(words, words.searched)]
+        alternatives = ([*self._terms(words, each)] for each in words.instead)
+        parts += [tantivy.Query.disjunction_max_query(each) for each in alternatives]
+        self._words = _boolean(_SHOULD, parts)
+
+    def _terms(self, words: Words, some: Sequence[str]) -> Iterator[Any]:
+        for word in some:
             # tantivy weighs a word by the passages of this index alone.
             is_whole = self._size == words.size
             own = words.passages[word] if is_whole else self._searcher.doc_freq(_TEXT, word)
             if own:
-                boost = index.boost(words.weights[word], own)
+                boost = self._index.boost(words.weights[word], own)
                 query = tantivy.Query.term_query(self._schema, _TEXT, word, "freq")
-                parts.append(query if boost == 1 else tantivy.Query.boost_query(query, boost))
-        self._words = _boolean(_SHOULD, parts)
+                yield query if boost == 1 else tantivy.Query.boost_query(query, boost)
 
     @override
     def search(self, num_candidates: int) -> tuple[Embeddings, Rows]:

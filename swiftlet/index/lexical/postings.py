@@ -33,7 +33,7 @@ FILES = ("postings-words.npy", "postings-ends.npy", "postings-rows.npy", "postin
 _TYPES = [np.dtype(each) for each in ("<u8", "<u4", "<u2", "<f4")]
 _B, _HALF = 0.75, np.float32(0.5)
 _EXACT_BITS, _EXACT_UP_TO = 4, 24
-_BLOCKS, _KEPT_WORDS = 4, 2**14
+_BLOCKS, _KEPT_WORDS, _FEW_WORDS = 4, 2**14, 64
 
 
 class Postings:
@@ -42,7 +42,7 @@ class Postings:
     def __init__(self, arrays: Sequence[NDArray[Any]], num_rows: int) -> None:
         """Take the arrays of `FILES`, of `num_rows` passages."""
         words, ends, self._rows, self._shares = arrays
-        self._num_rows = num_rows
+        self._words, self._ends, self._num_rows = words, ends, num_rows
         # Of a method, it would keep the files mapped until garbage is collected.
         self._kept = lru_cache(_KEPT_WORDS)(partial(_postings_of, words, ends, num_rows))
 
@@ -74,6 +74,15 @@ class Postings:
         """How many passages have a word."""
         start, end, _ = self._kept(word)
         return end - start
+
+    def frequencies(self, words: Sequence[str]) -> list[int]:
+        """How many passages have each word. Of many words, none are kept."""
+        if len(words) <= _FEW_WORDS:
+            return [*map(self.frequency, words)]
+        wanted = np.fromiter(map(_hash, words), np.uint64, len(words))
+        first, after = (self._words.searchsorted(wanted, side) for side in ("left", "right"))
+        found: list[int] = (self._ends[after] - self._ends[first]).tolist()
+        return found
 
     def scores(self, words: Sequence[str], boosts: Sequence[float]) -> Embeddings:
         """The BM25 score (n,) of each passage; the weight of a word is boosted.

@@ -9,11 +9,9 @@ from swiftlet.index.documents.passages import LONGEST_TITLE
 from swiftlet.index.documents.store import DocumentStore
 from swiftlet.index.lexical.analysis import NO_LANGUAGE, FoldedAnalysis
 from swiftlet.index.lexical.folding import composed
+from swiftlet.index.lexical.typos import EXACT_BELOW
 from swiftlet.index.lexical.words import joined
 from swiftlet.types import Document, Span
-
-EXACT_BELOW = 4
-"""Shorter words must be typed without an error: with one, they match too many words."""
 
 _WRITER_BYTES, _CHARACTERS_AT_ONCE, _CHARACTERS_A_TITLE = 50_000_000, 8_000_000, 100
 """Titles are committed before they fill the memory of the writer. Else the next one would wait for

@@ -15,6 +15,7 @@ from swiftlet.index.columns.boosts import Boosts, Gains, check_boosts, gains_of
 from swiftlet.index.columns.columns import Columns
 from swiftlet.index.columns.facets import check_single_values, facet_values
 from swiftlet.index.columns.filters import Filter, check_fields, passing
+from swiftlet.index.columns.sorting import FieldOrder
 from swiftlet.index.documents.numbers import DocumentNumbers
 from swiftlet.index.documents.store import DocumentStore
 from swiftlet.index.lexical.index import AllWords, LexicalIndex
@@ -107,6 +108,10 @@ class LocalParts(SearchParts):
     @override
     def check_groups(self, path: str, tree: Filter) -> None:
         check_single_values(path, self.passing(tree))
+
+    @override
+    def order(self, sort: str, tree: Filter) -> FieldOrder:
+        return FieldOrder(sort, self.passing(tree), [each.owners for each in self.segments])
 
     @override
     def gains(self, boosts: Boosts, *, is_default: bool) -> Gains | None:

@@ -11,6 +11,7 @@ from swiftlet.errors import InvalidArgumentError
 from swiftlet.index.columns.boosts import Boosts, Gains
 from swiftlet.index.columns.columns import Value
 from swiftlet.index.columns.filters import Filter
+from swiftlet.index.columns.sorting import FieldOrder
 from swiftlet.index.documents.numbers import NumbersByRow
 from swiftlet.index.documents.store import Store
 from swiftlet.index.vectors.vector_index import SearchedRows, SearchedWords
@@ -98,6 +99,18 @@ class SearchParts(ABC):
         :raises GroupingError: When none has the field, or one has several values of it.
         :raises FilterError: As `selection`.
         """
+
+    def order(self, sort: str, tree: Filter) -> FieldOrder:  # noqa: ARG002
+        """The order of the documents that pass a filter by a field, "modified:desc".
+
+        :raises SortError: When their values have no common order.
+        :raises UnknownFieldError: When none has a value of it.
+        :raises InvalidArgumentError: When the index knows nothing of the metadata.
+        """
+        raise InvalidArgumentError(
+            "sort is given, but the index is on a server, which sorts by score alone: leave it "
+            "out, or make an index on this machine by swiftlet pull ADDRESS --out INDEX"
+        )
 
     def gains(self, boosts: Boosts, *, is_default: bool) -> Gains | None:  # noqa: ARG002
         """What passages gain by boosts; None where the index knows nothing of the metadata.

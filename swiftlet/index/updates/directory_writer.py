@@ -25,6 +25,7 @@ from swiftlet.index.documents.store import DOCUMENTS_FILE, DocumentStore
 from swiftlet.index.documents.writer import hash_of
 from swiftlet.index.lexical.analysis import check_analysis
 from swiftlet.index.server import server_at
+from swiftlet.index.synonyms import SYNONYMS
 from swiftlet.index.updates.merge import EMBEDDINGS_FILE, merge_changes
 from swiftlet.index.updates.writer import (
     Changed,
@@ -52,7 +53,7 @@ _FEWEST_PASSAGES = 1_000
 _PASSAGES_SHARE = 0.01
 _DELETED_SHARE = 0.1
 _PASSAGE_BITS = 32
-_TUNED_DETAILS = ("weight", "weight_evidence")
+_TUNED_DETAILS = ("weight", "weight_evidence", SYNONYMS)
 
 
 class IndexWriter(Writer):

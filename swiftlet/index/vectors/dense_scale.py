@@ -36,6 +36,10 @@ class DenseScale:
             )
         return scores / np.float32(length * self.length)
 
+    def zero(self, query: Embeddings) -> float:
+        """The score for a query's embedding (dim,) that is 0 on the scale of cosines."""
+        return -(float(np.linalg.norm(query)) ** 2 + self.squared) if self.metric == L2 else 0.0
+
 
 def dense_scale_of(manifest: Manifest) -> DenseScale | None:
     """The scale of an index, or None if its scores are cosines."""

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Protocol, Self
 
 import numpy as np
@@ -108,6 +109,12 @@ class AllRows(SearchedRows, Protocol):
         ...
 
 
+Synonyms = Mapping[str, Sequence[str]]
+"""The words that stand for a word, both as they are indexed."""
+
+NO_SYNONYMS: Synonyms = MappingProxyType({})
+
+
 class WordQuery(Protocol):
     """The words of a query, to be searched."""
 
@@ -140,8 +147,14 @@ class SearchedWords(Protocol):
         """Whether every passage was found, if `found` came back for `asked` candidates."""
         return found < asked or asked >= self.size
 
-    def parse(self, text: str) -> WordQuery:
-        """The words of a query."""
+    def parse(
+        self, text: str, *, exact: bool = False, synonyms: Synonyms = NO_SYNONYMS
+    ) -> WordQuery:
+        """The words of a query. Indexes on servers correct no typing errors, and know no synonyms.
+
+        :param exact: Correct no typing error.
+        :param synonyms: The words that stand for a word, both as they are indexed.
+        """
         ...
 
 

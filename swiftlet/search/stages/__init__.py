@@ -1,6 +1,6 @@
 """The stages of a search. This list is the only place that names and orders them."""
 
-from swiftlet.search.stages.hits import Fetch, Highlight, Rerank
+from swiftlet.search.stages.hits import Fetch, Highlight, Rerank, Sort
 from swiftlet.search.stages.query import (
     Aggregate,
     Boost,
@@ -15,7 +15,7 @@ from swiftlet.search.stages.state import Stage
 
 STAGES: tuple[Stage, ...] = (
     Filter(), Tokenise(), Encode(), Dense(), Lexical(),
-    Fuse(), Aggregate(), Boost(), Rerank(), Fetch(), Highlight(),
+    Fuse(), Aggregate(), Boost(), Sort(), Rerank(), Fetch(), Highlight(),
 )  # fmt: skip
 """The stages in their order. Stages that repeat are next to each other."""
 

@@ -10,13 +10,32 @@ from time import perf_counter
 import numpy as np
 
 from swiftlet.encoders.reranker import order_by, score_of
+from swiftlet.index.columns.filters import Every
 from swiftlet.index.documents.passages import encoder_text
 from swiftlet.search.context import packed
-from swiftlet.search.stages.state import SearchState
+from swiftlet.search.stages.state import MOST_SORTED, SearchState
 from swiftlet.types import Context, Hit, Span
 
 # Time kept for the answer: at least these seconds, and at least this share of the time left.
 _SECONDS_FOR_THE_ANSWER, _SHARE_FOR_THE_ANSWER = 0.002, 0.1
+
+
+class Sort:
+    """Puts the documents that answer into the order of a field; by their scores if they tie."""
+
+    name = "sort"
+    repeats = False
+
+    def run(self, search: SearchState) -> bool:
+        """Set the documents in their new order."""
+        asked = search.request
+        if asked.sort is None:
+            return False
+        order = search.generation.order(asked.sort, asked.filter or Every(()))
+        found = search.documents.at(np.arange(min(len(search.documents.rows), MOST_SORTED)))
+        search.documents = found.at(order.places(found.rows))
+        search.num_wanted = min(search.num_wanted, len(found.rows))
+        return True
 
 
 class Rerank:
@@ -89,11 +108,12 @@ class Fetch:
 
 
 def _context(search: SearchState) -> Context:
-    """The passages of the documents that are asked for; re-ranked ones come first."""
+    """The passages of the documents that are asked for; re-ranked or sorted ones come first."""
     parts, max_tokens = search.generation.parts, search.request.max_tokens
     asked = search.documents.rows[search.request.offset : search.num_wanted]
     reranked = search.documents.rows[search.request.offset : len(search.rerank_scores)]
-    found = search.candidates.at(search.candidates.scores >= search.request.least_score)
+    ordered = reranked if search.request.sort is None else asked
+    found = search.candidates.at(search.candidates.scores >= search.least_score)
     scores = dict(zip(found.rows.tolist(), found.scores.tolist(), strict=True))
     # Numbers can be compared only if they are asked for at once.
     numbers = parts.passage_to_document[np.concatenate((asked, found.rows))]
@@ -106,7 +126,7 @@ def _context(search: SearchState) -> Context:
     best = np.full(len(documents), -np.inf, np.float32)
     np.maximum.at(best, places, ordering)
     best_first = np.argsort(-(ordering + _OF_DOCUMENT * best[places]), kind="stable")
-    rows = [*dict.fromkeys([*reranked.tolist(), *found.rows[best_first].tolist()])]
+    rows = [*dict.fromkeys([*ordered.tolist(), *found.rows[best_first].tolist()])]
     rows = rows[: max_tokens // _LEAST_TOKENS + 1]
     ranked = (
         (each.passage, scores[row])
@@ -149,7 +169,7 @@ class Highlight:
     def _words(self, search: SearchState) -> Iterator[tuple[Span, ...]]:
         query, index = search.lexical_query, search.generation.parts.lexical
         if query is None and index is not None:
-            query = index.parse(search.request.query)
+            query = index.parse(search.request.query, synonyms=search.synonyms)
         for hit in search.hits:
             yield () if query is None else query.highlights(hit.passage.text)
 

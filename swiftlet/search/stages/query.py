@@ -112,7 +112,7 @@ class Lexical:
         if search.mode == "dense" or index is None:
             return False
         if search.lexical_query is None:
-            search.lexical_query = index.parse(search.request.query)
+            search.lexical_query = index.parse(search.request.query, synonyms=search.synonyms)
         scores, rows = search.lexical_query.search(search.num_candidates)
         has_all = index.has_all(search.num_candidates, len(scores))
         search.lexical = Ranking(scores, rows, None if has_all else scores[-1])
@@ -207,7 +207,7 @@ class Aggregate:
         """Set the best passage of each document that has at least the least score."""
         found, numbers = search.candidates, search.generation.parts.passage_to_document
         best = Ranking(*best_passages(found.scores, found.rows, numbers))
-        search.documents = best.at(best.scores >= search.request.least_score)
+        search.documents = best.at(best.scores >= search.least_score)
         return True
 
 

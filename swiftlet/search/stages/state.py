@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from math import inf
 from time import perf_counter
 from typing import Protocol
 
@@ -14,6 +15,7 @@ from swiftlet.index.parts.search_parts import SearchParts, Selection
 from swiftlet.index.vectors.dense_scale import DenseScale
 from swiftlet.index.vectors.vector_index import (
     FEWEST_HYBRID_CANDIDATES,
+    Synonyms,
     WordQuery,
     num_candidates_for,
 )
@@ -24,11 +26,20 @@ from swiftlet.types import Context, Embeddings, Hit, SearchResult
 _FEWEST_FOR_PAGES = 128
 _TOKENS_OF_DOCUMENT = 64  # in a context
 
+MOST_SORTED = 1_000
+"""The documents that a search sorts at most, the best ones."""
+
+_SORTED_SHARES: dict[Mode, float] = {"hybrid": 0.75, "dense": 0.75, "lexical": 0.5}
+"""Documents with this share of the best one's score answer, too, and are sorted."""
+
 _WIDENING = 4
 """The factor by which the candidates grow while a search is not complete."""
 
 _KEPT_GAINS = 4
 """How many boosts are kept ready: each takes four bytes for a passage."""
+
+_KEPT_ORDERS = 4
+"""How many orders by a field are kept ready: each takes four bytes for a passage."""
 
 _KEPT_SELECTIONS = 8
 """How many filters are kept ready: each takes about a byte for a passage, and up to 25 MB more."""
@@ -80,6 +91,7 @@ class SearchState:
     reranking: Reranking | None = None
     scale: DenseScale | None = None
     boosts: Boosts = ()
+    synonyms: Synonyms = field(default_factory=dict)
     gains: Gains | None = None
     selection: Selection = field(init=False)
     cached: bool = False
@@ -100,6 +112,19 @@ class SearchState:
         return np.float32(0) if self.gains is None else self.gains.most
 
     @property
+    def least_score(self) -> float:
+        """The score that documents have at least; sorted ones have it in relation to the best."""
+        asked = self.request
+        if asked.sort is None or asked.min_score is not None:
+            return asked.least_score
+        if not len(scores := self.candidates.scores):
+            return -inf
+        best, zero = float(scores.max()), 0.0
+        if self.mode == "dense" and self.scale is not None:
+            zero = self.scale.zero(self.embedding)
+        return best - (1 - _SORTED_SHARES[self.mode]) * abs(best - zero)
+
+    @property
     def is_complete(self) -> bool:
         """Whether more candidates would not change the result.
 
@@ -107,7 +132,7 @@ class SearchState:
         the smaller id. So the last score must be above all unseen ones.
         """
         highest_unseen = self.candidates.highest_unseen
-        if highest_unseen is None or highest_unseen < self.request.least_score:
+        if highest_unseen is None or highest_unseen < self.least_score:
             return True
         depth = min(self.depth, self.selection.num_documents)
         scores = self.documents.ordering
@@ -138,6 +163,8 @@ class Generation:
         """The passages of the documents that pass a filter; the latest selections are kept."""
         self.gains = lru_cache(_KEPT_GAINS)(parts.gains)
         """What passages gain by boosts; the latest ones are kept."""
+        self.order = lru_cache(_KEPT_ORDERS)(parts.order)
+        """The order of documents by a field; the latest ones are kept."""
         repeating = [number for number, stage in enumerate(stages) if stage.repeats]
         self._repeat_start, self._repeat_end = repeating[0], repeating[-1] + 1
 
@@ -171,8 +198,11 @@ def depth_and_candidates(request: SearchRequest, mode: Mode) -> tuple[int, int]:
 
     Pages are parts of one ranking. An approximate index finds other passages when it is asked for
     more: the first page has only its own documents, and later ones are parts of the first 128, 256,
-    512 and so on.
+    512 and so on. All pages of a sorted result are parts of the same documents.
     """
+    fewest = FEWEST_HYBRID_CANDIDATES if mode == "hybrid" else 0
+    if request.sort is not None:  # as many as answer, which is found out
+        return MOST_SORTED, max(fewest, num_candidates_for(_FEWEST_FOR_PAGES))
     documents = request.top_k
     if request.format == "context":  # of more documents, hardly any passage has room
         documents = min(documents, -(-request.max_tokens // _TOKENS_OF_DOCUMENT))
@@ -180,5 +210,4 @@ def depth_and_candidates(request: SearchRequest, mode: Mode) -> tuple[int, int]:
     if request.offset:
         depth = max(_FEWEST_FOR_PAGES, 1 << (depth - 1).bit_length())
     depth = max(depth, request.rerank or 0)
-    fewest = FEWEST_HYBRID_CANDIDATES if mode == "hybrid" else 0
     return depth, max(fewest, num_candidates_for(depth))

@@ -141,6 +141,21 @@ def test_a_search_with_a_filter_finds_the_documents_that_pass_it(index):
         assert complaint in refusal(swiftlet("search", index, "tea", "--filter", chosen))
 
 
+def test_a_search_is_sorted_by_a_field(index):
+    every = ("--min-score", "-1", "--sort")
+    for order, ids in {
+        "kind:asc": ["tea", "ski", "tax"],
+        "kind:desc": ["ski", "tea", "tax"],
+    }.items():
+        found = swiftlet("search", index, "a hot drink", *every, order)
+        assert re.findall(r"\d\.\d{4}\s+(\w+)", found.stdout) == ids
+    for order, complaint in {
+        "kind": "sort is 'kind', but a field and its direction are expected, asc or desc",
+        "sort:asc": "these documents can be sorted by the fields ['kind', 'year']",
+    }.items():
+        assert complaint in refusal(swiftlet("search", index, "tea", *every, order))
+
+
 def test_index_prints_a_summary_and_takes_facets(corpus, tmp_path):
     options = ("--facet", "year", "--facet", "kind", "--facet", "year")
     result = swiftlet("index", corpus, "--out", tmp_path / "index", *options)

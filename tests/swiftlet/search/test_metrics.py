@@ -99,6 +99,24 @@ def test_a_dense_search_finds_what_numpy_finds(searcher, kind, vectors, place):
     check([(h.document_id, h.score) for h in hits], some[:10])
 
 
+@pytest.mark.parametrize("place", PLACES)
+def test_a_sort_takes_the_documents_within_a_share_of_the_best_on_the_scale_of_cosines(
+    searcher, kind, vectors, place
+):
+    best = expected(kind, vectors, owners_of(searcher), place)
+    scores = np.array([score for _, score in best])
+    if KINDS[kind]["metric"] == "l2":
+        length = 1.0 if KINDS[kind]["normalised"] else np.linalg.norm(place)
+        scores += length**2 + (vectors.astype(np.float64) ** 2).sum(axis=1).mean()
+    answering = {name for (name, _), score in zip(best, scores, strict=True)
+                 if score >= 0.75 * scores[0]}  # fmt: skip
+    found = searcher.search(embedding=place, top_k=60, sort="length:asc").hits
+    assert {hit.document_id for hit in found} == answering
+    assert 1 <= len(answering) < 30
+    lengths = [hit.metadata["length"] for hit in found]
+    assert lengths == sorted(lengths)
+
+
 @pytest.mark.parametrize("options", [{}, {"weight": 0.3}, {"filter": {"length": [1, 2, 3]}}])
 def test_a_hybrid_search_fuses_scores_on_the_scale_of_cosines(searcher, kind, vectors, options):
     lexical = {

@@ -3,6 +3,7 @@ import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -158,11 +159,12 @@ def test_of_a_thousand_equal_documents_those_with_the_smallest_ids_are_found(sea
 def test_each_stage_has_its_time(small_searcher):
     query = "How do volcanoes erupt?"
     boost = {"field": "length", "half_value": 3, "weight": 0.1}
-    seconds = small_searcher.search(query, filter={}, highlight="words", boost=boost).stage_seconds
+    everything: Any = {"filter": {}, "highlight": "words", "boost": boost, "sort": "length:asc"}
+    seconds = small_searcher.search(query, **everything).stage_seconds
     assert small_searcher.stage_names == STAGE_NAMES
     assert STAGE_NAMES == (
         "filter", "tokenise", "encode", "dense", "lexical", "fuse", "aggregate", "boost",
-        "rerank", "fetch", "highlight",
+        "sort", "rerank", "fetch", "highlight",
     )  # fmt: skip
     assert len(seconds) == len(STAGE_NAMES)
     ran = {name: 0 < each < 1 for name, each in zip(STAGE_NAMES, seconds, strict=True)}

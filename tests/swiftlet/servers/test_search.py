@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import swiftlet
 from swiftlet.address import TOKEN_VARIABLE
 from swiftlet.encoders import DEFAULT_ENCODER, DEFAULT_QUERY_ENCODER
-from swiftlet.errors import FilterError, GroupingError
+from swiftlet.errors import FilterError, GroupingError, InvalidArgumentError
 from swiftlet.index.building.build import BuildSettings, build_index
 from swiftlet.search.searcher import Searcher
 from swiftlet.servers.push import push
@@ -195,6 +195,14 @@ def test_every_filter_passes_the_documents_that_it_passes_in_an_index(pair, tree
     assert sorted(hit.document_id for hit in found) == sorted(hit.document_id for hit in expected)
     assert sorted(remote.document_ids(tree)) == sorted(local.document_ids(tree))
     assert remote.search("text", 1, filter=tree).hits == found[:1]
+
+
+@pytest.mark.parametrize(
+    "asked", [{"sort": "length:asc"}, {"boost": {"filter": {"topic": "ice"}, "weight": 0.1}}]
+)
+def test_what_no_server_knows_is_refused(remote, asked):
+    with pytest.raises(InvalidArgumentError, match="the index is on a server"):
+        remote.search("ice", **asked)
 
 
 def test_an_unknown_field_is_named(pair):

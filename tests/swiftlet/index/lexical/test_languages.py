@@ -10,7 +10,7 @@ ENGLISH = "The painted houses along the old street were admired by all the neigh
 
 def rows_of(language: str, query: str) -> list[int]:
     index = GrowingWords(analysis_of(language)).with_texts([GERMAN, ENGLISH])
-    return index.parse(query).search(10)[1].tolist()
+    return index.parse(query, exact=True).search(10)[1].tolist()
 
 
 def test_a_passage_is_stemmed_in_its_own_language_and_a_query_in_each():

@@ -31,7 +31,9 @@ def earlier(tmp_path) -> Path:
 
 def found(index: Path, query: str, encoder: Path | None = None) -> list[str]:
     with swiftlet.open(index, encoder=encoder) as searcher:
-        return [hit.document_id for hit in searcher.search(query, mode="lexical").hits]
+        rows = searcher.parts.lexical.parse(query, exact=True).search(10)[1]
+        stored = searcher.parts.store.passages(rows.tolist())
+        return [each.passage.document_id for each in stored]
 
 
 def version(index: Path) -> int | None:
