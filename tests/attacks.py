@@ -15,7 +15,7 @@ _LONGEST_REPEAT = 40
 _MOST_EXAMPLES, _MOST_PARTS, _MOST_HEADS = 8, 14, 6
 _CHARACTERS, _MOST_CHARACTERS = 600, 50_000
 _SLOWEST = 2
-_MEASURABLE, _LONG = 0.004, 0.01
+_MEASURABLE, _LONG = 0.005, 0.01
 """Seconds: with fewer, the clock says little; with more, the first texts that are tried suffice."""
 _REPEATS = (code.MAX_REPEAT, code.MIN_REPEAT, code.POSSESSIVE_REPEAT)
 
@@ -48,7 +48,8 @@ def slow_text(pattern: re.Pattern[Any], *, at_one_place: bool) -> str:
             break
     for _, attack in sorted(found)[-_SLOWEST:]:
         count = _CHARACTERS // 2
-        while seconds(attack, count) < _MEASURABLE and count < _MOST_CHARACTERS:
+        # A call that something disturbed once would end this too early.
+        while seconds(attack, count, 3) < _MEASURABLE and count < _MOST_CHARACTERS:
             count *= 2
         if not grows_evenly(lambda count, tried=attack: seconds(tried, count), count):
             return f"{attack}"
