@@ -31,6 +31,10 @@ _PATIENCE_SECONDS = 0.05
 _SHORTEST_SHARE_SECONDS, _LONGEST_SHARE_SECONDS = 0.005, 0.02
 """How long the event loop searches, if there is so much to do, before it reads requests again."""
 
+_TURNS_BETWEEN_SHARES = 6
+"""Turns of the event loop. A request is read in one turn, and asks for its search some turns later:
+with a share before each of them, it would wait for all these shares."""
+
 _SHORTEST_CALL_SECONDS = 0.0002
 """What a call counts at least where lines take turns: about a search by the look-up encoder."""
 
@@ -352,7 +356,14 @@ class SearchExecutor:
         """Run the next calls on the event loop, if there are any."""
         self._loop_is_scheduled = self.queue.waiting > 0
         if self._loop_is_scheduled:
-            asyncio.get_running_loop().call_soon(self._run_on_loop)
+            self._run_after(_TURNS_BETWEEN_SHARES, asyncio.get_running_loop())
+
+    def _run_after(self, turns: int, loop: asyncio.AbstractEventLoop) -> None:
+        """Run the next calls after some turns of the event loop, if these do not take too long."""
+        if turns and perf_counter() - self._share_ended < _SHORTEST_SHARE_SECONDS:
+            loop.call_soon(self._run_after, turns - 1, loop)
+        else:
+            self._run_on_loop()
 
 
 class LineExecutor:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from starlette.requests import ClientDisconnect
 
-from service.admission.executor import Completed, FairQueue, SearchExecutor
+from service.admission.executor import Completed, FairQueue, Line, SearchExecutor
 from service.wire.problems import DeadlineError
 
 
@@ -273,6 +273,28 @@ def test_on_one_core_searching_gets_half_of_the_event_loops_time(alone, clock):
 
     asyncio.run(ask())
     assert 0.8 < spent["searching"] / spent["else"] < 1.25
+
+
+def test_on_one_core_a_request_is_read_before_the_next_share(alone, clock):
+    """A request asks for its search some turns of the event loop after it has come."""
+    begun: list[str] = []
+
+    def search(name: str) -> None:
+        begun.append(name)
+        clock.advance(0.007)
+
+    async def ask() -> None:
+        busy = asyncio.create_task(alone.map(search, ["busy"] * 50))
+        while not begun:
+            await asyncio.sleep(0)
+        earlier = len(begun)
+        for _ in range(4):
+            await asyncio.sleep(0)
+        await alone.map(search, ["quiet"], line=Line(1))
+        assert begun.index("quiet") - earlier <= 1
+        await busy
+
+    asyncio.run(ask())
 
 
 def test_searching_on_the_event_loop_ends_after_a_fiftieth_of_a_second(alone, clock):
