@@ -82,10 +82,11 @@ def _kind(path: str, parts: Parts) -> bytes:
         shown(each)
         for each in islice((each for each in fields if len(_kinds(each, parts)) == 1), _MOST_NAMED)
     )
+    other = f"can be sorted by the fields [{names}]" if names else "have no field to sort by"
     raise UnknownFieldError(
         path,
         f"sort names {shown(path)}, but no document that the search may find has a value in it; "
-        f"these documents can be sorted by the fields [{names}]",
+        f"these documents {other}",
         field="sort",
     )
 
