@@ -7,6 +7,7 @@ from itertools import accumulate
 from pathlib import Path
 from random import Random
 from statistics import fmean
+from typing import Any
 
 import swiftlet
 from experiments import indexes, interleaving
@@ -52,7 +53,7 @@ class People:
         index = indexes.index_of(indexes.folder_of(options, name), found)
         return cls(index, replace(found, queries=now), replace(found, queries=later))
 
-    def quality(self, encoder: Path, **fields: float) -> float:
+    def quality(self, encoder: Path, **fields: Any) -> float:
         """nDCG@10 of later queries."""
         return fmean(indexes.values_of(self.index, encoder, self.later, **fields).values())
 
@@ -97,7 +98,8 @@ class People:
         of_query = dict(zip([each.query_id for each in self.now.queries], pairs, strict=True))
         votes = list[bool]()
         for query in self._asked(draw):
-            mixed, teams = team_draft(*of_query[query.query_id], lambda each: each[0], draw)
+            one, other = of_query[query.query_id]
+            mixed, teams = team_draft(one, other, lambda each: each[0], draw)
             opened = interleaving.clicks(mixed, interleaving.USERS[user], draw)
             given = [teams[place] for place in opened if teams[place] != BOTH]
             if balance := given.count(CHALLENGER) - given.count(TODAY):
