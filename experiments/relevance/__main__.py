@@ -1,4 +1,4 @@
-"""The relevance loop: what judgements and clicks make of searches that nobody has judged.
+"""The relevance loop: how much better searches get by judgements and clicks.
 
     python -m experiments.relevance --data DATA
 

@@ -1,6 +1,6 @@
 """Typing errors in queries: nDCG@10 with and without corrections, and the time of both.
 
-    python -m experiments.typos --data DATA
+    python -m experiments.words.typos --data DATA
 
 DATA has the collections in BEIR's layout. A typing error is made in the rarest word of each query:
 two letters are swapped, or one is dropped, doubled or replaced. Takes a quarter of an hour.

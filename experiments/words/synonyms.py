@@ -1,6 +1,6 @@
 """Synonyms in searches by words: names that documents do not have, and lists of a subject.
 
-    python -m experiments.synonyms --data DATA
+    python -m experiments.words.synonyms --data DATA
 
 DATA has the collections in BEIR's layout. Names are those of experiments/hybrid.py that are one
 word. Each gets an alias that no document has. Takes a few minutes.

@@ -1,0 +1,1 @@
+"""Words of queries that passages do not have: typing errors and synonyms."""
