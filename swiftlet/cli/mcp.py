@@ -46,10 +46,12 @@ def mcp(
             from swiftlet.integrations.mcp import mcp_server
         server = mcp_server(searcher)
         if http:
-            with listen(host, port):  # a port in use is refused in one sentence
-                pass
-            messages.print(f"Tools on http://{host}:{port}/mcp - stop with Ctrl-C")
-            server.run("streamable-http", host=host, port=port)
+            import uvicorn
+
+            tools = server.streamable_http_app(host=host)
+            with listen(host, port) as listeners:
+                messages.print(f"Tools on http://{host}:{port}/mcp - stop with Ctrl-C")
+                uvicorn.Server(uvicorn.Config(tools, log_level="info")).run(listeners)
         else:
             # Otherwise Ctrl-C would wait for the next line of input.
             signal.signal(signal.SIGINT, signal.SIG_DFL)
