@@ -11,6 +11,8 @@
 # make explore   property tests with new random examples
 # make fuzz HOURS=1   the same for the readers of files, in turns until the hours are over
 PYTHON ?= python3
+# Otherwise each process of a test compiles all modules again.
+unexport PYTHONDONTWRITEBYTECODE
 VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := swiftlet service training export deploy experiments benchmarks loadtests measuring docs/site tests

@@ -111,5 +111,5 @@ def bounds(first: Figures, day: Figures) -> list[Figures]:
 
 
 if __name__ == "__main__":
-    runs = [("first", name) for name in FIRST["collections"]] + [("day", "edits")]
+    runs = [("day", "edits")] + [("first", name) for name in FIRST["collections"]]
     EXPERIMENT.main(lambda _: [runs], figures_of, collected)

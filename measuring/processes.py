@@ -25,6 +25,8 @@ _STOP_TIMEOUT_SECONDS = 60.0
 _POLL_SECONDS = 0.005
 _REQUEST_TIMEOUT_SECONDS = 60.0
 _LOOPBACK = "127.0.0.1"
+# An installation has compiled modules, so a checkout may write them.
+_UNSET = ("SWIFTLET_", "PYTHONDONTWRITEBYTECODE")
 # Without a proxy: it could not reach this machine's own address.
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -90,7 +92,8 @@ def running(
     """The service that `command` starts, `{port}` in it being a free one; stopped with the block.
 
     All processes that the command starts are stopped with it. Each process uses one thread for
-    arithmetic unless it decides otherwise. Of Swiftlet's variables only `settings` are set.
+    arithmetic unless it decides otherwise. Of Swiftlet's variables only `settings` are set, and
+    compiled modules may be written.
 
     :raises LoadTestError: When the command cannot be started, or `ready_path` is not answered 200
         within `start_timeout` seconds.
@@ -98,7 +101,7 @@ def running(
     with socket.create_server((_LOOPBACK, 0)) as free:
         port = free.getsockname()[1]
     words = words_of(command.replace("{port}", str(port)))
-    others = {name: value for name, value in os.environ.items() if not name.startswith("SWIFTLET_")}
+    others = {name: value for name, value in os.environ.items() if not name.startswith(_UNSET)}
     variables = {"OMP_NUM_THREADS": "1", **others, **(settings or {})}
     with tempfile.NamedTemporaryFile() as log:
         began = time.perf_counter()
