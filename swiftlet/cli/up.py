@@ -257,19 +257,16 @@ def _keep(folder: Path, arguments: tuple[Any, ...]) -> None:
 def _serve_tools(index: Path, asked: str | None, host: str, port: int) -> None:
     """Serve the tools of `swiftlet mcp` over HTTP, on the port after the service's."""
     import swiftlet
-    from service.listeners import listen
-    from swiftlet.errors import RetrievalError
-    from swiftlet.integrations.mcp import mcp_server
+    from swiftlet.cli.mcp import serve_over_http
+    from swiftlet.errors import InvalidArgumentError
 
-    try:
-        with listen(host, port):
-            pass
-    except RetrievalError as error:
-        print_note(f"no tools over HTTP: {error}")
-        return
     with swiftlet.open(index, encoder=asked) as searcher:
-        output.print(f"              or [dim]http://{host}:{port}/mcp[/]")
-        mcp_server(searcher).run("streamable-http", host=host, port=port)
+        try:
+            serve_over_http(
+                searcher, host, port, lambda each: output.print(f"              or [dim]{each}[/]")
+            )
+        except InvalidArgumentError as error:
+            print_note(f"no tools over HTTP: {error}")
 
 
 def _follow(

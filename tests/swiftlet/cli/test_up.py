@@ -72,8 +72,8 @@ def test_a_function_that_is_named_encodes_queries_and_what_is_followed(tmp_path,
             (folder / f"{name}.txt").unlink()
 
 
-def test_after_the_last_port_there_are_no_tools_and_a_sentence_says_so(tmp_path, capsys):
-    _serve_tools(tmp_path, None, "127.0.0.1", 65_536)
+def test_after_the_last_port_there_are_no_tools_and_a_sentence_says_so(small_index, capsys):
+    _serve_tools(small_index, None, "127.0.0.1", 65_536)
     said = " ".join(capsys.readouterr().err.split())
     assert said.endswith(
         "no tools over HTTP: cannot listen on 127.0.0.1 port 65536: 65535 is the last port"
