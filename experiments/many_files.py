@@ -20,7 +20,7 @@ from typing import cast
 
 import psutil
 
-from experiments.edits import Batch, Edit, change, replayed
+from experiments.folder.edits import Batch, Edit, change, replayed
 from measuring.experiment import Experiment, Found, settings_beside
 from measuring.results import Figures, at_most, growth
 from swiftlet.index.updates.directory_writer import IndexWriter
