@@ -14,22 +14,36 @@ from experiments.folder.figures import figures_of
 from experiments.folder.first import SETTINGS
 from experiments.indexes import METRIC
 from measuring.experiment import Experiment, Found
-from measuring.results import Figures, at_most, bound, growth
+from measuring.results import Figures, at_most, bound, growth, spread
 
 NAMES = sorted({*SETTINGS["collections"], *DAY["collections"]})
 EXPERIMENT = Experiment("folder", __doc__, NAMES, ["onnxruntime", "faiss-cpu", "watchfiles"])
 RUNS = [("day", "edits"), *((kind, name) for name in SETTINGS["collections"]
                             for kind in ("first", "semble"))]  # fmt: skip
+QUERIES = [("query", name) for name in SETTINGS["collections"]]  # in the indexes of the first runs
 
 
 def collected(_options: Namespace, found: Found) -> Figures:
     (day,) = (figures for (kind, _), figures in found.items() if kind == "day")
-    first, semble = (
+    first, semble, query = (
         {name: figures for (kind, name), figures in found.items() if kind == wanted}
-        for wanted in ("first", "semble")
+        for wanted in ("first", "semble", "query")
     )
-    return {"metric": METRIC, "first": first, "semble": semble, "day": day, "settings": DAY,
-            "bounds": bounds(first, day)}  # fmt: skip
+    return {
+        "metric": METRIC, "first": first, "semble": semble, "query": query, "day": day,
+        "settings": DAY, "ratios": ratios(first, semble, query), "bounds": bounds(first, day),
+    }  # fmt: skip
+
+
+def ratios(first: Figures, semble: Figures, query: Figures) -> Figures:
+    """Of first answers, ours over Semble's; of queries the other way; of quality the difference."""
+    queries = [there["query"] / query[name]["look-up"] for name, there in semble.items()]
+    pairs = [(first[name], there) for name, there in semble.items()]
+    return {
+        "answered": spread([ours["answered"] / there["answered"] for ours, there in pairs]),
+        "query": spread(queries),
+        "quality": spread([ours["quality"]["first"] - there["quality"] for ours, there in pairs]),
+    }
 
 
 def bounds(first: Figures, day: Figures) -> list[Figures]:
@@ -55,4 +69,4 @@ def bounds(first: Figures, day: Figures) -> list[Figures]:
 
 
 if __name__ == "__main__":
-    EXPERIMENT.main(lambda _: [RUNS], figures_of, collected)
+    EXPERIMENT.main(lambda _: [RUNS, QUERIES], figures_of, collected)

@@ -5,11 +5,11 @@ from argparse import Namespace
 from pathlib import Path
 
 from experiments.folder.edits import of_day
-from experiments.folder.first import of_first
+from experiments.folder.first import of_first, of_query
 from experiments.folder.peer import of_semble
 from measuring.results import Figures
 
-_KINDS = {"first": of_first, "semble": of_semble, "day": of_day}
+_KINDS = {"first": of_first, "query": of_query, "semble": of_semble, "day": of_day}
 
 
 def figures_of(options: Namespace, kind: str, name: str) -> Figures:

@@ -18,6 +18,7 @@ from export.quality import Collection
 from measuring.experiment import settings_beside
 from measuring.processes import Service, running
 from measuring.results import Figures
+from swiftlet.encoders import LOOKUP_QUERY_ENCODER
 from swiftlet.sync.refine import is_first
 
 SETTINGS = settings_beside(__file__)
@@ -50,14 +51,9 @@ def of_first(options: Namespace, name: str, work: Path) -> Figures:
                    for place in (work / "first", index)}  # fmt: skip
         with swiftlet.open(index) as searcher:
             sizes = {"documents": searcher.num_documents, "passages": searcher.num_passages}
-            asked = [each.text for each in found.queries][: SETTINGS["timed"]]
-            before = process_time()
-            for text in asked:
-                searcher.search(text, 10)
-            query = (process_time() - before) / len(asked)
     return {
         **sizes, "answered": first.seconds_to_ready, "processor": processor, "final": final,
-        "again": again.seconds_to_ready, "quality": quality, "by_weight": by_weight, "query": query,
+        "again": again.seconds_to_ready, "quality": quality, "by_weight": by_weight,
     }  # fmt: skip
 
 
@@ -72,3 +68,19 @@ def up(work: Path) -> Iterator[tuple[Path, Service]]:
     ) as service:
         (index,) = work.glob("cache/swiftlet/folders/*/index")
         yield index, service
+
+
+def of_query(options: Namespace, name: str, _work: Path) -> Figures:
+    """Processor seconds of a query in one process, in the first index, by query encoder."""
+    queries = [*collections(options.data)[name]().queries][: SETTINGS["timed"]]
+    seconds = {}
+    for encoder in ("default", "look-up"):
+        place = Path(options.work, f"first {name}", "first")
+        named = LOOKUP_QUERY_ENCODER if encoder == "look-up" else None
+        with swiftlet.open(place, encoder=named) as searcher:
+            searcher.search("first", 10)
+            before = process_time()
+            for query in queries:
+                searcher.search(query.text, 10)
+            seconds[encoder] = (process_time() - before) / len(queries)
+    return seconds

@@ -1,16 +1,12 @@
 """`swiftlet mcp`: an index as tools for programs with a language model."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from swiftlet.address import ADDRESSES
 from swiftlet.cli.options import ServedEncoderOption
 from swiftlet.cli.terminal import messages
-
-if TYPE_CHECKING:
-    from swiftlet.search.searcher import Searcher
 
 
 def mcp(
@@ -35,6 +31,7 @@ def mcp(
     from pathlib import Path
 
     import swiftlet
+    from service.listeners import listen
     from swiftlet.extras import extra
 
     index: str | Path = place
@@ -46,31 +43,12 @@ def mcp(
         index = followed(Path(place), asked)
     with swiftlet.open(index, encoder=encoder) as searcher:
         with extra("mcp"):
-            from swiftlet.integrations.mcp import mcp_server
+            from swiftlet.integrations.mcp import mcp_server, serve_http
         if http:
-            serve_over_http(
-                searcher, host, port,
-                lambda address: messages.print(f"Tools on {address} - stop with Ctrl-C"),
-            )  # fmt: skip
+            with listen(host, port) as listeners:
+                messages.print(f"Tools on http://{host}:{port}/mcp - stop with Ctrl-C")
+                serve_http(searcher, host, listeners)
         else:
             # Otherwise Ctrl-C would wait for the next line of input.
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             mcp_server(searcher).run("stdio")
-
-
-def serve_over_http(
-    searcher: "Searcher", host: str, port: int, on_ready: Callable[[str], object]
-) -> None:
-    """Serve the tools; `on_ready` gets their address as soon as it can be asked.
-
-    :raises InvalidArgumentError: When the address is taken or not one of this machine.
-    """
-    import uvicorn
-
-    from service.listeners import listen
-    from swiftlet.integrations.mcp import mcp_server
-
-    tools = mcp_server(searcher).streamable_http_app(host=host)
-    with listen(host, port) as listeners:
-        on_ready(f"http://{host}:{port}/mcp")
-        uvicorn.Server(uvicorn.Config(tools)).run(listeners)

@@ -257,14 +257,15 @@ def _keep(folder: Path, arguments: tuple[Any, ...]) -> None:
 def _serve_tools(index: Path, asked: str | None, host: str, port: int) -> None:
     """Serve the tools of `swiftlet mcp` over HTTP, on the port after the service's."""
     import swiftlet
-    from swiftlet.cli.mcp import serve_over_http
+    from service.listeners import listen
     from swiftlet.errors import InvalidArgumentError
+    from swiftlet.integrations.mcp import serve_http
 
     with swiftlet.open(index, encoder=asked) as searcher:
         try:
-            serve_over_http(
-                searcher, host, port, lambda each: output.print(f"              or [dim]{each}[/]")
-            )
+            with listen(host, port) as listeners:
+                output.print(f"              or [dim]http://{host}:{port}/mcp[/]")
+                serve_http(searcher, host, listeners)
         except InvalidArgumentError as error:
             print_note(f"no tools over HTTP: {error}")
 

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from socket import socket
 from threading import Lock
 from time import monotonic
 from typing import Annotated, Any
 
+import uvicorn
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
@@ -68,6 +70,12 @@ def mcp_server(searcher: Searcher) -> MCPServer[Any]:
     for tool in (tools.search, tools.get_document, tools.similar):
         server.add_tool(tool, annotations=annotations, structured_output=False)
     return server
+
+
+def serve_http(searcher: Searcher, host: str, listeners: list[socket]) -> None:
+    """Serve the tools over HTTP on sockets that listen on `host`, until Ctrl-C."""
+    tools = mcp_server(searcher).streamable_http_app(host=host)
+    uvicorn.Server(uvicorn.Config(tools)).run(listeners)
 
 
 class _Tools:

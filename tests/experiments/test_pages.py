@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from experiments import companions, folder, hybrid, ship
+from experiments import companions, hybrid, ship
 from experiments.daft import __main__ as daft
 from experiments.distillation import __main__ as distillation
 from experiments.distillation import texts
 from experiments.distillation.__main__ import draw
 from experiments.distillation.students import STUDENTS, long_run, settings_of
+from experiments.folder import __main__ as folder
 from experiments.pairs import distilled
 from experiments.ship import document_encoder_card
 from measuring.results import RESULTS, write

@@ -1,6 +1,6 @@
 """A folder of a hundred thousand files: its first index, rounds, edits, and their memory.
 
-    python -m experiments.many_files --data DATA
+    python -m experiments.folder.many_files --data DATA
 
 DATA has the collections of many_files.toml in BEIR's layout. Their texts are cut into files. Takes
 about five minutes of two cores.
