@@ -76,6 +76,11 @@ def test_every_public_name_is_there_and_no_other():
         swiftlet.opens  # noqa: B018
 
 
+def test_the_reference_has_every_public_name():
+    page = (Path(__file__).parents[2] / "docs" / "site" / "library.md").read_text("utf-8")
+    assert sorted(re.findall(r"auto\w+:: (\w+)", page)) == swiftlet.__all__
+
+
 @pytest.mark.check
 def test_the_public_names_have_types_for_a_type_checker(tmp_path):
     program = tmp_path / "program.py"
