@@ -59,7 +59,9 @@ def test_its_search_finds_a_page_without_a_network(site, browser):
     expect(page.get_by_role("heading", level=1)).to_contain_text("Swiftlet", timeout=100_000)
     page.get_by_placeholder("Search").fill("snapshot")
     page.keyboard.press("Enter")
-    page.get_by_role("link", name="Changing an index").last.click()
+    # Results come one after the other, and a link moves until all are there.
+    expect(page.get_by_text("Search finished")).to_be_visible(timeout=100_000)
+    page.get_by_role("main").get_by_role("link", name="Changing an index", exact=True).click()
     expect(page.get_by_role("heading", level=1)).to_contain_text(
         "Changing an index", timeout=100_000
     )
