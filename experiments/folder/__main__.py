@@ -37,12 +37,11 @@ def collected(_options: Namespace, found: Found) -> Figures:
 
 def ratios(first: Figures, semble: Figures, query: Figures) -> Figures:
     """Of first answers, ours over Semble's; of queries the other way; of quality the difference."""
-    queries = [there["query"] / query[name]["look-up"] for name, there in semble.items()]
-    pairs = [(first[name], there) for name, there in semble.items()]
+    pairs = [(first[name], query[name]["look-up"], there) for name, there in semble.items()]
     return {
-        "answered": spread([ours["answered"] / there["answered"] for ours, there in pairs]),
-        "query": spread(queries),
-        "quality": spread([ours["quality"]["first"] - there["quality"] for ours, there in pairs]),
+        "answered": spread([ours["answered"] / there["answered"] for ours, _, there in pairs]),
+        "query": spread([there["query"] / ours["seconds"] for _, ours, there in pairs]),
+        "quality": spread([ours["quality"] - there["quality"] for _, ours, there in pairs]),
     }
 
 

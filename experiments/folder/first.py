@@ -70,17 +70,19 @@ def up(work: Path) -> Iterator[tuple[Path, Service]]:
         yield index, service
 
 
-def of_query(options: Namespace, name: str, _work: Path) -> Figures:
-    """Processor seconds of a query in one process, in the first index, by query encoder."""
-    queries = [*collections(options.data)[name]().queries][: SETTINGS["timed"]]
-    seconds = {}
-    for encoder in ("default", "look-up"):
-        place = Path(options.work, f"first {name}", "first")
-        named = LOOKUP_QUERY_ENCODER if encoder == "look-up" else None
+def of_query(options: Namespace, name: str, work: Path) -> Figures:
+    """Of the first index by query encoder: processor seconds of a query in one process, quality."""
+    found = as_files(options, name, work / "folder")
+    place, texts = Path(options.work, f"first {name}", "first"), [q.text for q in found.queries]
+    figures = {}
+    for encoder, named in (("default", None), ("look-up", LOOKUP_QUERY_ENCODER)):
         with swiftlet.open(place, encoder=named) as searcher:
             searcher.search("first", 10)
+            timed = texts[: SETTINGS["timed"]]
             before = process_time()
-            for query in queries:
-                searcher.search(query.text, 10)
-            seconds[encoder] = (process_time() - before) / len(queries)
-    return seconds
+            for text in timed:
+                searcher.search(text, 10)
+            seconds = (process_time() - before) / len(timed)
+        quality = fmean(values_of(place, named, found).values())
+        figures[encoder] = {"seconds": seconds, "quality": quality}
+    return figures

@@ -75,7 +75,8 @@ def mcp_server(searcher: Searcher) -> MCPServer[Any]:
 def serve_http(searcher: Searcher, host: str, listeners: list[socket]) -> None:
     """Serve the tools over HTTP on sockets that listen on `host`, until Ctrl-C."""
     tools = mcp_server(searcher).streamable_http_app(host=host)
-    uvicorn.Server(uvicorn.Config(tools)).run(listeners)
+    # Its own settings of logs would make a service beside it print each request.
+    uvicorn.Server(uvicorn.Config(tools, log_config=None)).run(listeners)
 
 
 class _Tools:
